@@ -1,0 +1,43 @@
+//! The protocol of Rejoin as data and state machines.
+//!
+//! A **session** is two ordered logs, one snapshot and one lease. It outlives every connection. This
+//! crate holds the rules of that sentence and nothing else: it has no async runtime, no socket, no
+//! file, no clock and no randomness of its own. Time comes in as [`Timestamp`], random bytes come in
+//! as arrays, storage is asked for as data. That is what lets one seed drive the whole system in
+//! simulation, and what CI proves by the crate's dependency tree and by clippy's disallowed methods.
+//!
+//! Where to start reading:
+//!
+//! | file | what it decides |
+//! |---|---|
+//! | [`position`] | how a place in a log is named: epoch + seq; generations and terms |
+//! | [`log`] | the two logs: numbering, acks, bounds, trimming, message ids seen before |
+//! | [`record`] | what is remembered of a session besides its logs |
+//! | [`state`] | the whole of a session and the only places where it changes |
+//! | [`lifetime`] | how long a session without a client is kept |
+//! | [`resume`] | the one pure decision of a reconnect |
+//! | [`session`] | the state machine of a live session: what happened → what to do |
+//! | [`client`] | the same for the client's side |
+//! | [`token`], [`keys`], [`seal`] | reconnect tokens, the key ring, sealed state |
+//! | [`codes`] | every error, reason and close code, in one place |
+//! | [`limits`] | every bound, in one place |
+
+pub mod client;
+pub mod codes;
+pub mod ids;
+pub mod keys;
+pub mod lifetime;
+pub mod limits;
+pub mod log;
+pub mod position;
+pub mod record;
+pub mod resume;
+pub mod seal;
+pub mod session;
+pub mod state;
+pub mod time;
+pub mod token;
+
+pub use ids::{AttachmentId, EventId, LogId, Principal, ProcessId, SessionId};
+pub use position::{Epoch, Generation, InSeq, Position, Seq, Term};
+pub use time::Timestamp;

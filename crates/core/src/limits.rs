@@ -1,0 +1,73 @@
+//! Every bound of the protocol, in one place. What can be set by people is a default here and a
+//! setting in the binary; what can't is a constant.
+
+use std::time::Duration;
+
+/// The longest id that is read: client-provided session ids, message ids, event ids.
+pub const MAX_ID_CHARS: usize = 128;
+
+/// Message ids remembered per session, so that a resent message is entered once.
+pub const MESSAGE_IDS: usize = 10_000;
+
+/// How long a message id is remembered at least, as long as it is among the last [`MESSAGE_IDS`].
+pub const MESSAGE_ID_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Entries of the in log that may wait for the agent; beyond that the sender is told to wait.
+pub const WAITING_ENTRIES: usize = 1_000;
+
+/// Reconnect tokens of one session that are good at the same time; the oldest goes.
+pub const LIVE_TOKENS: usize = 4;
+
+/// Used tokens that are remembered per session until they expire, to know a thief by.
+pub const USED_TOKENS: usize = 1_024;
+
+/// A token used again within this time, its successor still unused, is taken for a lost reply.
+pub const TOKEN_GRACE: Duration = Duration::from_secs(10);
+
+/// Clocks of issuer and verifier may differ by this much.
+pub const TOKEN_SKEW: Duration = Duration::from_secs(60);
+
+/// The shortest secret that is accepted for signing.
+pub const MIN_SECRET_BYTES: usize = 32;
+
+/// The longest token that is read at all.
+pub const MAX_TOKEN_CHARS: usize = 2_048;
+
+/// A state, opened, may be this many times as large as its seal may be; beyond that it is refused
+/// before it fills the memory.
+pub const STATE_EXPANSION: usize = 16;
+
+/// A client's `last_seq` is believed up to this far past the snapshot it restores from.
+pub const BELIEVED_PAST_SNAPSHOT: u64 = 1_000_000;
+
+/// Events read for an attachment at once: enough to fill a socket, little enough to be fair.
+pub const PAGE_EVENTS: usize = 256;
+
+/// Bytes read for an attachment at once; a larger single event goes alone.
+pub const PAGE_BYTES: usize = 256 * 1024;
+
+/// Entries of the in log handed to the agent at once.
+pub const HAND_ENTRIES: usize = 64;
+
+/// Appends of one session that may be on their way to the store; beyond that the producer waits.
+pub const APPENDS_IN_FLIGHT: usize = 64;
+
+/// Nothing that was there before a restart expires this soon after it.
+pub const GRACE_AFTER_START: Duration = Duration::from_secs(60);
+
+/// Bounds of one session's out log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogBounds {
+    /// Events kept.
+    pub events: usize,
+    /// Bytes kept; a single event over this is kept alone.
+    pub bytes: usize,
+    /// How long an event is kept after it was acked or a state covers it.
+    pub retention: Duration,
+}
+
+impl Default for LogBounds {
+    fn default() -> Self {
+        Self { events: 1_000, bytes: 4 * 1024 * 1024, retention: Duration::from_secs(60 * 60) }
+    }
+}

@@ -1,0 +1,173 @@
+//! What is remembered of a session besides the contents of its logs: the view that readers get, that
+//! the resume decision looks at, and that lists and dashboards show.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{LogId, Principal, ProcessId, SessionId};
+use crate::position::{Epoch, Generation, InSeq, Seq, Term};
+use crate::time::Timestamp;
+
+/// What never changes in a session's life.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct About {
+    /// The session's id.
+    pub id: SessionId,
+    /// Who may do anything with it.
+    pub principal: Principal,
+    /// What speaks through it.
+    pub kind: Kind,
+    /// What the client said of itself when it made the session, as JSON; empty if nothing.
+    pub client: Box<str>,
+    /// When it was made.
+    pub created_at: Timestamp,
+}
+
+/// What speaks through a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// An agent and its client.
+    Agent,
+    /// An MCP server and its client.
+    Mcp,
+}
+
+/// How a client is attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Transport {
+    /// A WebSocket on `/ws`.
+    WebSocket,
+    /// MCP Streamable HTTP.
+    StreamableHttp,
+    /// MCP HTTP+SSE.
+    Sse,
+    /// Inside the process that embeds the library.
+    Local,
+}
+
+/// Whether a session goes on, and if not, how it ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Status {
+    /// Attached or parked.
+    Active,
+    /// Over, but remembered until no credential of its can live any more.
+    Ended {
+        /// How it ended.
+        ending: Ending,
+        /// When.
+        at: Timestamp,
+        /// When it may be forgotten.
+        forget_at: Timestamp,
+    },
+}
+
+/// How a session ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ending {
+    /// Its user, an administrator or a disconnect policy ended it.
+    Closed,
+    /// Its time ran out.
+    Expired,
+    /// A snapshot of it was restored, and this session goes on in its place.
+    Restored {
+        /// The session that goes on.
+        to: SessionId,
+    },
+}
+
+/// The right to run a session's agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lease {
+    /// The process that has it.
+    pub holder: ProcessId,
+    /// Until when nobody else may take it.
+    pub until: Timestamp,
+}
+
+/// Where a snapshot stands: the positions in both logs that it covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotMark {
+    /// The out position it stands for.
+    pub seq: Seq,
+    /// The entries it covers.
+    pub in_seq: InSeq,
+    /// When it was taken.
+    pub at: Timestamp,
+}
+
+/// A session as a reader sees it at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// What never changes.
+    pub about: Arc<About>,
+    /// Whether it goes on.
+    pub status: Status,
+    /// Its logs. A restore hands them on to the next session of the line; loss begins others.
+    pub log: LogId,
+    /// The incarnation of the out log.
+    pub epoch: Epoch,
+    /// Whether that is the session's first one: only then a position without an epoch is accepted.
+    pub first_epoch: bool,
+    /// The client's side.
+    pub generation: Generation,
+    /// The agent's side.
+    pub term: Term,
+    /// Who runs the agent, if anybody.
+    pub lease: Option<Lease>,
+    /// How a client is attached, if one is.
+    pub attached: Option<Transport>,
+    /// The last detach, message or renewal.
+    pub last_activity: Timestamp,
+    /// When it expires, unless a client is attached.
+    pub expires_at: Timestamp,
+    /// How often a client came back.
+    pub reconnect_count: u64,
+    /// The last event.
+    pub head: Seq,
+    /// The oldest event that is held; the one after the head if none is.
+    pub oldest: Seq,
+    /// Everything up to here has been acked.
+    pub acked: Seq,
+    /// Bytes held in the out log.
+    pub held_bytes: usize,
+    /// The last entry of the in log.
+    pub in_head: InSeq,
+    /// Every entry up to here is covered by the agent's state.
+    pub covered: InSeq,
+    /// Where the last snapshot stands, if there is one.
+    pub snapshot: Option<SnapshotMark>,
+}
+
+impl Record {
+    /// The session's id.
+    pub fn id(&self) -> &SessionId {
+        &self.about.id
+    }
+
+    /// Whether it is attached or parked.
+    pub fn is_active(&self) -> bool {
+        matches!(self.status, Status::Active)
+    }
+
+    /// Events held.
+    pub fn held(&self) -> u64 {
+        self.head.next().steps_from(self.oldest)
+    }
+
+    /// Whether the agent has something to do: an entry that its state does not cover.
+    pub fn has_work(&self) -> bool {
+        self.covered < self.in_head
+    }
+
+    /// When something must be done about it if nobody comes: expire it, or forget it.
+    pub fn due_at(&self) -> Option<Timestamp> {
+        match &self.status {
+            Status::Active if self.attached.is_some() => None,
+            Status::Active => Some(self.expires_at),
+            Status::Ended { forget_at, .. } => Some(*forget_at),
+        }
+    }
+}

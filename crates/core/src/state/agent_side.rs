@@ -1,0 +1,163 @@
+//! What the process that runs a session's agent does to it: take the lease, append. All of it is
+//! guarded by the term, so that a process that was thought dead can't write after its successor.
+
+use std::time::Duration;
+
+use super::{SessionState, Snapshot};
+use crate::ids::ProcessId;
+use crate::log::Held;
+use crate::position::{InSeq, Seq, Term};
+use crate::record::{Ending, Lease, SnapshotMark, Status};
+use crate::time::Timestamp;
+
+/// A process wants to run the session's agent.
+#[derive(Clone, Debug)]
+pub struct TakeLease {
+    /// The process.
+    pub holder: ProcessId,
+    /// How long nobody else may take it.
+    pub lasts: Duration,
+    /// Now.
+    pub now: Timestamp,
+}
+
+/// Another process runs the agent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LeaseHeld {
+    /// And has the right to for a while.
+    #[error("{} runs this session until {}", .0.holder, .0.until)]
+    ByOther(Lease),
+    /// There is nothing to run.
+    #[error("the session has ended")]
+    Ended(Ending),
+}
+
+/// The agent speaks, and may set its state and say which entries it has dealt with. All of it is
+/// stored together or not at all.
+#[derive(Clone, Debug)]
+pub struct Append<B> {
+    /// The term the process has.
+    pub term: Term,
+    /// The seq that the first event gets. The log must be exactly there.
+    pub first: Seq,
+    /// The events; may be none if there is a state or a cover.
+    pub events: Vec<NewEvent<B>>,
+    /// The agent's state after these events.
+    pub snapshot: Option<NewSnapshot<B>>,
+    /// Entries up to here are dealt with. It only grows; less than before changes nothing.
+    pub covers: Option<InSeq>,
+    /// Now.
+    pub now: Timestamp,
+}
+
+/// An event that is to be appended.
+#[derive(Clone, Debug)]
+pub struct NewEvent<B> {
+    /// What it counts against the bound in bytes.
+    pub size: u32,
+    /// Where its body is.
+    pub body: B,
+}
+
+/// A state that is to be kept.
+#[derive(Clone, Debug)]
+pub struct NewSnapshot<B> {
+    /// Its size in bytes.
+    pub size: u32,
+    /// Where its body is.
+    pub body: B,
+}
+
+/// Events are in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// The last event there is now.
+    pub head: Seq,
+    /// Entries that are covered now.
+    pub covered: InSeq,
+}
+
+/// Why nothing was appended.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AppendRefused {
+    /// Another process has taken the lease.
+    #[error("term {named} was fenced; the present one is {current}")]
+    Fenced {
+        /// What was named.
+        named: Term,
+        /// What is.
+        current: Term,
+    },
+    /// The log is elsewhere than the writer believes.
+    #[error("the next event is {expected}, not {named}")]
+    NotAtHead {
+        /// What was named.
+        named: Seq,
+        /// What would be right.
+        expected: Seq,
+    },
+    /// The session is over.
+    #[error("the session has ended")]
+    Ended(Ending),
+}
+
+impl<B> SessionState<B> {
+    /// Applies a [`TakeLease`]. Whoever has it gets the same term again.
+    pub fn take_lease(&mut self, take: &TakeLease) -> Result<Term, LeaseHeld> {
+        if let Status::Ended { ending, .. } = &self.vitals.status {
+            return Err(LeaseHeld::Ended(ending.clone()));
+        }
+        let same = match &self.vitals.lease {
+            Some(lease) if lease.holder == take.holder => true,
+            Some(lease) if lease.until > take.now => return Err(LeaseHeld::ByOther(lease.clone())),
+            Some(_) | None => false,
+        };
+        if !same {
+            self.vitals.term = self.vitals.term.next();
+        }
+        let until = take.now + take.lasts;
+        self.vitals.lease = Some(Lease { holder: take.holder.clone(), until });
+        Ok(self.vitals.term)
+    }
+
+    /// Gives the lease back, so that another process need not wait. The term stays: the next holder
+    /// gets another one.
+    pub fn give_up_lease(&mut self, term: Term) {
+        if term == self.vitals.term {
+            self.vitals.lease = None;
+        }
+    }
+
+    /// Whether [`SessionState::append`] would take it.
+    pub fn check_append(&self, append: &Append<B>) -> Result<(), AppendRefused> {
+        if append.term != self.vitals.term {
+            let (named, current) = (append.term, self.vitals.term);
+            return Err(AppendRefused::Fenced { named, current });
+        }
+        if let Status::Ended { ending, .. } = &self.vitals.status {
+            return Err(AppendRefused::Ended(ending.clone()));
+        }
+        let expected = self.out.head().next();
+        if append.first != expected {
+            return Err(AppendRefused::NotAtHead { named: append.first, expected });
+        }
+        Ok(())
+    }
+
+    /// Applies an [`Append`].
+    pub fn append(&mut self, append: Append<B>) -> Result<Appended, AppendRefused> {
+        self.check_append(&append)?;
+        for NewEvent { size, body } in append.events {
+            self.out.push(Held { at: append.now, size, body });
+        }
+        if let Some(in_seq) = append.covers {
+            self.inbox.cover(in_seq);
+        }
+        if let Some(NewSnapshot { size, body }) = append.snapshot {
+            let (seq, in_seq) = (self.out.head(), self.inbox.covered());
+            self.snapshot =
+                Some(Snapshot { mark: SnapshotMark { seq, in_seq, at: append.now }, size, body });
+        }
+        Ok(Appended { head: self.out.head(), covered: self.inbox.covered() })
+    }
+}

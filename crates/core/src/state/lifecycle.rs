@@ -1,0 +1,182 @@
+//! How a session begins, is kept and ends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{SessionState, Snapshot, Stale, Tokens, Vitals};
+use crate::ids::LogId;
+use crate::limits;
+use crate::log::{Inbox, OutLog, Seen};
+use crate::position::{Epoch, Generation, Term};
+use crate::record::{About, Ending, Status};
+use crate::time::Timestamp;
+
+/// A session is made.
+#[derive(Clone, Debug)]
+pub struct Create {
+    /// What never changes about it.
+    pub about: About,
+    /// Its logs.
+    pub log: LogId,
+    /// Its first epoch.
+    pub epoch: Epoch,
+    /// How long it lives until somebody attaches.
+    pub keep_for: Duration,
+}
+
+/// A session is ended.
+#[derive(Clone, Debug)]
+pub struct End {
+    /// How.
+    pub ending: Ending,
+    /// Set by clean-ups, which must not touch a session that a client has come back to: it is ended
+    /// only if the generation is still this one and nobody is attached.
+    pub only_parked: Option<Generation>,
+    /// Set where time has run out: it is ended only if its deadline has really passed.
+    pub only_due: bool,
+    /// How long it is remembered, so that its credentials are answered properly.
+    pub remember_for: Duration,
+    /// Now.
+    pub now: Timestamp,
+}
+
+/// Why a session was not ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EndRefused {
+    /// The clean-up is of an older generation: a client has come back since.
+    #[error(transparent)]
+    Stale(#[from] Stale),
+    /// A client is attached.
+    #[error("a client is attached to the session")]
+    Attached,
+    /// Its time has not come.
+    #[error("the session lives until {0}")]
+    NotDue(Timestamp),
+    /// It is over already.
+    #[error("the session has ended before")]
+    Already,
+}
+
+/// A parked session is kept until another time than it would be.
+#[derive(Clone, Copy, Debug)]
+pub struct Keep {
+    /// The generation that was parked; a session a client has come back to is left alone.
+    pub generation: Generation,
+    /// When it expires.
+    pub until: Timestamp,
+}
+
+/// A process starts on what another one left behind.
+#[derive(Clone, Copy, Debug)]
+pub struct Recovery {
+    /// Now.
+    pub now: Timestamp,
+    /// How long a session is kept whose client was attached when the process died.
+    pub keep_for: Duration,
+    /// No session lives longer than this without a sign of life.
+    pub longest: Duration,
+}
+
+impl<B> SessionState<B> {
+    /// A new session.
+    pub fn create(create: Create) -> Self {
+        let now = create.about.created_at;
+        Self {
+            about: Arc::new(create.about),
+            vitals: Vitals {
+                status: Status::Active,
+                log: create.log,
+                epoch: create.epoch,
+                first_epoch: true,
+                generation: Generation::ZERO,
+                term: Term::ZERO,
+                lease: None,
+                attached: None,
+                last_activity: now,
+                expires_at: now + create.keep_for,
+                reconnect_count: 0,
+            },
+            tokens: Tokens::default(),
+            out: OutLog::default(),
+            inbox: Inbox::default(),
+            seen: Seen::default(),
+            snapshot: None,
+        }
+    }
+
+    /// Applies an [`End`]: both logs and the snapshot go, the numbering and the tokens' hashes stay
+    /// until the session is forgotten.
+    pub fn end(&mut self, end: &End) -> Result<(), EndRefused> {
+        if !self.is_active() {
+            return Err(EndRefused::Already);
+        }
+        if let Some(generation) = end.only_parked {
+            self.check_generation(generation)?;
+            if self.vitals.attached.is_some() {
+                return Err(EndRefused::Attached);
+            }
+        }
+        if end.only_due && self.vitals.expires_at > end.now {
+            return Err(EndRefused::NotDue(self.vitals.expires_at));
+        }
+        let forget_at = end.now + end.remember_for;
+        self.vitals.status = Status::Ended { ending: end.ending.clone(), at: end.now, forget_at };
+        self.vitals.attached = None;
+        self.vitals.lease = None;
+        drop(self.take_contents());
+        Ok(())
+    }
+
+    /// Applies a [`Keep`].
+    pub fn keep(&mut self, keep: &Keep) -> Result<(), Stale> {
+        self.check_generation(keep.generation)?;
+        self.vitals.expires_at = keep.until;
+        Ok(())
+    }
+
+    /// What a process that died left behind: nobody is attached, nobody has the lease, and nothing
+    /// expires before its client had time to come back.
+    pub fn recover(&mut self, recovery: &Recovery) {
+        let Recovery { now, keep_for, longest } = *recovery;
+        self.vitals.lease = None;
+        if self.vitals.attached.take().is_some() {
+            self.vitals.last_activity = now;
+            self.vitals.expires_at = now + keep_for;
+        }
+        let soonest = now + limits::GRACE_AFTER_START;
+        // A deadline further off than any could be was made by a clock that ran ahead.
+        let latest = soonest.max(now + longest);
+        self.vitals.expires_at = self.vitals.expires_at.clamp(soonest, latest);
+    }
+
+    /// Takes both logs, the snapshot and the message ids out, for a session that goes on in this
+    /// one's place.
+    pub(super) fn take_contents(&mut self) -> Contents<B> {
+        let (head, acked, in_head) = (self.out.head(), self.out.acked(), self.inbox.head());
+        Contents {
+            log: self.vitals.log,
+            out: std::mem::replace(&mut self.out, OutLog::starting_after(head, acked)),
+            inbox: std::mem::replace(&mut self.inbox, Inbox::starting_after(in_head)),
+            seen: std::mem::take(&mut self.seen),
+            snapshot: self.snapshot.take(),
+        }
+    }
+
+    /// Goes on with what another session had.
+    pub(super) fn put_contents(&mut self, contents: Contents<B>) {
+        self.vitals.log = contents.log;
+        self.out = contents.out;
+        self.inbox = contents.inbox;
+        self.seen = contents.seen;
+        self.snapshot = contents.snapshot;
+    }
+}
+
+/// What is in a session, apart from the session.
+pub(super) struct Contents<B> {
+    log: LogId,
+    out: OutLog<B>,
+    inbox: Inbox<B>,
+    seen: Seen,
+    snapshot: Option<Snapshot<B>>,
+}

@@ -1,0 +1,158 @@
+//! The whole of one session as a store holds it, and the only places where it changes.
+//!
+//! Each change is a value that says who makes it and what it expects, and a method that applies it or
+//! says why not. They are pure, so that every store shares them: the memory store applies them under
+//! a lock, the embedded store applies them and writes down what they did, and the simulation runs
+//! them by the hundred thousand.
+//!
+//! | side | guarded by | changes |
+//! |---|---|---|
+//! | the client's | generation | [`Attach`], [`Detach`], [`Ack`], [`Enter`] |
+//! | the agent's | term | [`TakeLease`], [`Append`] |
+//! | credentials | token hashes | [`Renew`], [`SessionState::put_token`] |
+//! | lifecycle | generation, where a clean-up does it | [`End`], [`Keep`], [`Restore`] |
+//!
+//! A change never trims: what it evicts must not be gone before the change itself is durable. The
+//! store calls [`SessionState::settle`] after it has committed.
+
+mod agent_side;
+mod client_side;
+mod lifecycle;
+mod restore;
+mod tokens;
+
+use std::sync::Arc;
+
+pub use agent_side::{
+    Append, AppendRefused, Appended, LeaseHeld, NewEvent, NewSnapshot, TakeLease,
+};
+pub use client_side::{
+    Ack, AckRefused, Attach, AttachRefused, Attached, Detach, Enter, EnterRefused, Entered, Stale,
+    Takeover,
+};
+pub use lifecycle::{Create, End, EndRefused, Keep, Recovery};
+pub use restore::{Restore, RestoreRefused, Restored, Sessions, restore, trace_of_forgotten};
+pub use tokens::{
+    KnownToken, NewToken, Renew, RenewRefused, Renewed, SessionOver, TokenFault, TokenUse,
+    TokenUsed, Tokens, UsedToken,
+};
+
+use crate::ids::LogId;
+use crate::limits::LogBounds;
+use crate::log::{Inbox, OutLog, Seen, Trimmed};
+use crate::position::{Epoch, Generation, Seq, Term};
+use crate::record::{About, Lease, Record, SnapshotMark, Status, Transport};
+use crate::time::Timestamp;
+
+/// Everything about one session. `B` says where a body (an event's, an entry's, a snapshot's) is.
+#[derive(Clone, Debug)]
+pub struct SessionState<B> {
+    /// What never changes.
+    pub about: Arc<About>,
+    /// What changes, besides the logs.
+    pub vitals: Vitals,
+    /// The credentials that were given out.
+    pub tokens: Tokens,
+    /// The out log.
+    pub out: OutLog<B>,
+    /// The in log, as far as the agent's state does not cover it.
+    pub inbox: Inbox<B>,
+    /// The message ids that were entered before.
+    pub seen: Seen,
+    /// The agent's own state.
+    pub snapshot: Option<Snapshot<B>>,
+}
+
+/// The small, changing facts of a session.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Vitals {
+    /// Whether it goes on.
+    pub status: Status,
+    /// Its logs. A restore hands them on to the next session of the line; loss begins others.
+    pub log: LogId,
+    /// The incarnation of the out log.
+    pub epoch: Epoch,
+    /// Whether that is the session's first one.
+    pub first_epoch: bool,
+    /// The client's side.
+    pub generation: Generation,
+    /// The agent's side.
+    pub term: Term,
+    /// Who runs the agent, if anybody.
+    pub lease: Option<Lease>,
+    /// How a client is attached, if one is.
+    pub attached: Option<Transport>,
+    /// The last detach, message or renewal.
+    pub last_activity: Timestamp,
+    /// When it expires, unless a client is attached.
+    pub expires_at: Timestamp,
+    /// How often a client came back.
+    pub reconnect_count: u64,
+}
+
+/// The agent's own state, as of a position in both logs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot<B> {
+    /// Where it stands.
+    pub mark: SnapshotMark,
+    /// Its size in bytes.
+    pub size: u32,
+    /// Where its body is.
+    pub body: B,
+}
+
+impl<B> SessionState<B> {
+    /// The session as a reader sees it.
+    pub fn record(&self) -> Record {
+        let vitals = self.vitals.clone();
+        Record {
+            about: Arc::clone(&self.about),
+            status: vitals.status,
+            log: vitals.log,
+            epoch: vitals.epoch,
+            first_epoch: vitals.first_epoch,
+            generation: vitals.generation,
+            term: vitals.term,
+            lease: vitals.lease,
+            attached: vitals.attached,
+            last_activity: vitals.last_activity,
+            expires_at: vitals.expires_at,
+            reconnect_count: vitals.reconnect_count,
+            head: self.out.head(),
+            oldest: self.out.oldest(),
+            acked: self.out.acked(),
+            held_bytes: self.out.bytes(),
+            in_head: self.inbox.head(),
+            covered: self.inbox.covered(),
+            snapshot: self.snapshot.as_ref().map(|snapshot| snapshot.mark),
+        }
+    }
+
+    /// Lets go of what is over the bounds. To be called once a change is durable, never before.
+    pub fn settle(&mut self, bounds: &LogBounds, now: Timestamp) -> Trimmed {
+        let covered = self.snapshot.as_ref().map_or(Seq::ZERO, |snapshot| snapshot.mark.seq);
+        self.out.trim(bounds, covered, now)
+    }
+
+    /// Begins another incarnation of the out log, because some of what was in it is lost. What can
+    /// be proved to be whole stays and is numbered on from.
+    ///
+    /// The log gets another name too: the id of an event that was lost must not come to mean the
+    /// event that got its seq afterwards.
+    pub fn begin_epoch(&mut self, epoch: Epoch, log: LogId) {
+        self.vitals.log = log;
+        self.vitals.epoch = epoch;
+        self.vitals.first_epoch = false;
+    }
+
+    fn is_active(&self) -> bool {
+        matches!(self.vitals.status, Status::Active)
+    }
+
+    fn check_generation(&self, generation: Generation) -> Result<(), Stale> {
+        if generation == self.vitals.generation {
+            return Ok(());
+        }
+        Err(Stale { named: generation, current: self.vitals.generation })
+    }
+}

@@ -1,0 +1,240 @@
+//! The reconnect tokens of a session, as far as the store knows them: hashes, expiries and times of
+//! use. A token works once; a lost reply may be asked for again; anything else is theft.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::SessionState;
+use crate::ids::Principal;
+use crate::limits;
+use crate::position::Generation;
+use crate::record::{Ending, Record, Status};
+use crate::time::Timestamp;
+use crate::token::TokenHash;
+
+/// A token that was given out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnownToken {
+    /// Its SHA-256. The token itself is kept nowhere.
+    pub hash: TokenHash,
+    /// When it ceases to be good.
+    pub expires_at: Timestamp,
+    /// Its first use, if there was one.
+    pub used: Option<TokenUsed>,
+}
+
+/// The first use of a token, as far as its answer must be given again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenUsed {
+    /// When.
+    pub at: Timestamp,
+    /// The generation that its successor was made for.
+    pub generation: Generation,
+    /// The token that followed it.
+    pub successor: NewToken,
+}
+
+/// A token that is to be remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewToken {
+    /// Its SHA-256.
+    pub hash: TokenHash,
+    /// When it ceases to be good.
+    pub expires_at: Timestamp,
+}
+
+/// A token is presented: its signature, expiry and claims were found good.
+#[derive(Clone, Copy, Debug)]
+pub struct TokenUse {
+    /// Its SHA-256.
+    pub hash: TokenHash,
+    /// The token that follows it, if this is the first use, made for the generation that is current
+    /// before the use.
+    pub successor: NewToken,
+    /// That generation: part of what the successor was made from.
+    pub generation: Generation,
+}
+
+/// A token was accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UsedToken {
+    /// Whether it was used for the first time; if not, the reply must have been lost.
+    pub first_use: bool,
+    /// When it was used first: the successor is made as of that moment.
+    pub used_at: Timestamp,
+    /// The generation the successor was made for.
+    pub generation: Generation,
+    /// What the store knows of the successor, by which it is known again when it is made again.
+    pub successor: NewToken,
+}
+
+/// Why a token that is well made is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TokenFault {
+    /// It is not one that this session has.
+    #[error("the session has no such token")]
+    Unknown,
+    /// It was used before. All tokens of the session are revoked by now: this fault is a change.
+    #[error("the token was used before; all tokens of the session are revoked")]
+    Reused,
+}
+
+/// The tokens of one session.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tokens {
+    /// Those that can still be used, oldest first.
+    live: VecDeque<KnownToken>,
+    /// Those that were used and would be good still: kept to know a thief by.
+    used: VecDeque<KnownToken>,
+}
+
+/// The session is renewed by a token over HTTP: nothing is attached, nobody superseded.
+#[derive(Clone, Debug)]
+pub struct Renew {
+    /// Who renews.
+    pub principal: Principal,
+    /// The token it brought.
+    pub token: TokenUse,
+    /// How long the session is kept from now if nobody attaches.
+    pub keep_for: Duration,
+    /// Now.
+    pub now: Timestamp,
+}
+
+/// A session was renewed.
+#[derive(Clone, Debug)]
+pub struct Renewed {
+    /// The session.
+    pub record: Record,
+    /// What became of the token.
+    pub token: UsedToken,
+}
+
+/// Why a session is not renewed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RenewRefused {
+    /// It belongs to somebody else. To the caller this looks like an unknown one.
+    #[error("the session belongs to another principal")]
+    Foreign,
+    /// It is over.
+    #[error("the session has ended")]
+    Ended(Ending),
+    /// The token is no good.
+    #[error("the reconnect token was refused: {0}")]
+    Token(#[from] TokenFault),
+}
+
+/// There is nothing to give a token for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the session has ended")]
+pub struct SessionOver(pub Ending);
+
+impl Tokens {
+    /// Whether the session has, or had, this token.
+    pub fn knows(&self, hash: &TokenHash) -> bool {
+        self.find(hash).is_some()
+    }
+
+    /// Remembers a token that is given out. Past the bound the oldest live one goes.
+    pub fn put(&mut self, token: NewToken, now: Timestamp) {
+        self.live.retain(|known| known.expires_at > now);
+        self.used.retain(|known| known.expires_at > now);
+        while self.live.len() >= limits::LIVE_TOKENS {
+            self.live.pop_front();
+        }
+        let NewToken { hash, expires_at } = token;
+        self.live.push_back(KnownToken { hash, expires_at, used: None });
+    }
+
+    /// Uses a token up. `Err(Reused)` has revoked all tokens: it must be stored like a success.
+    pub fn use_up(&mut self, token: &TokenUse, now: Timestamp) -> Result<UsedToken, TokenFault> {
+        let Some(known) = self.find(&token.hash) else { return Err(TokenFault::Unknown) };
+        match known.used {
+            None => Ok(self.first_use(token, now)),
+            Some(first) if self.reply_was_lost(&first, now) => Ok(UsedToken {
+                first_use: false,
+                used_at: first.at,
+                generation: first.generation,
+                successor: first.successor,
+            }),
+            Some(_) => {
+                self.live.clear();
+                Err(TokenFault::Reused)
+            }
+        }
+    }
+
+    /// Those that can still be used.
+    pub fn live(&self) -> impl Iterator<Item = &KnownToken> {
+        self.live.iter()
+    }
+
+    fn first_use(&mut self, token: &TokenUse, now: Timestamp) -> UsedToken {
+        let TokenUse { generation, successor, .. } = *token;
+        if let Some(index) = self.live.iter().position(|known| known.hash == token.hash)
+            && let Some(mut known) = self.live.remove(index)
+        {
+            known.used = Some(TokenUsed { at: now, generation, successor });
+            self.used.push_back(known);
+        }
+        while self.used.len() > limits::USED_TOKENS {
+            self.used.pop_front();
+        }
+        self.put(successor, now);
+        UsedToken { first_use: true, used_at: now, generation, successor }
+    }
+
+    /// Whether a second use may be a client that never saw the answer to the first: soon after it,
+    /// and nobody has used what that answer brought.
+    fn reply_was_lost(&self, first: &TokenUsed, now: Timestamp) -> bool {
+        let unused = self.live.iter().any(|known| known.hash == first.successor.hash);
+        now.since(first.at) <= limits::TOKEN_GRACE && unused
+    }
+
+    fn find(&self, hash: &TokenHash) -> Option<&KnownToken> {
+        self.live.iter().chain(&self.used).find(|known| known.hash == *hash)
+    }
+}
+
+impl<B> SessionState<B> {
+    /// Remembers a token that is about to be given out.
+    pub fn put_token(&mut self, token: NewToken, now: Timestamp) -> Result<(), SessionOver> {
+        if let Some(ending) = self.ending_as_of(now) {
+            return Err(SessionOver(ending));
+        }
+        self.tokens.put(token, now);
+        Ok(())
+    }
+
+    /// Applies a [`Renew`].
+    pub fn renew(&mut self, renew: &Renew) -> Result<Renewed, RenewRefused> {
+        if renew.principal != self.about.principal {
+            return Err(RenewRefused::Foreign);
+        }
+        if !self.tokens.knows(&renew.token.hash) {
+            return Err(TokenFault::Unknown.into());
+        }
+        if let Some(ending) = self.ending_as_of(renew.now) {
+            return Err(RenewRefused::Ended(ending));
+        }
+        let token = self.tokens.use_up(&renew.token, renew.now)?;
+        self.vitals.reconnect_count += u64::from(token.first_use);
+        self.vitals.last_activity = renew.now;
+        let until = renew.now + renew.keep_for;
+        self.vitals.expires_at = self.vitals.expires_at.max(until);
+        Ok(Renewed { record: self.record(), token })
+    }
+
+    /// How the session ended, also if its time has run out and nobody has noticed yet.
+    pub(super) fn ending_as_of(&self, now: Timestamp) -> Option<Ending> {
+        match &self.vitals.status {
+            Status::Ended { ending, .. } => Some(ending.clone()),
+            Status::Active => {
+                let due = self.vitals.attached.is_none() && self.vitals.expires_at <= now;
+                due.then_some(Ending::Expired)
+            }
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! What a store promises.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use rejoin_core::limits;
+use rejoin_core::log::EntryKind;
+use rejoin_core::record::{Record, SnapshotMark};
+use rejoin_core::state::{
+    Ack, AckRefused, Append, AppendRefused, Appended, Attach, AttachRefused, Attached, Create,
+    Detach, End, EndRefused, Enter, EnterRefused, Entered, Keep, LeaseHeld, NewToken, Renew,
+    RenewRefused, Renewed, Restore, RestoreRefused, SessionOver, Stale, TakeLease,
+};
+use rejoin_core::{InSeq, Principal, Seq, SessionId, Term, Timestamp};
+
+use crate::audit::{AuditPage, AuditQuery, AuditRecord};
+
+/// The bytes of an event, an entry or a snapshot. The store does not look inside.
+pub type Body = Arc<[u8]>;
+
+/// Keeps sessions.
+///
+/// **Atomic.** Each call is one change: after a crash all of it is there or none of it, also where it
+/// touches several things (an event with the state that goes with it, a token's use with the
+/// attachment it gives). A store that let them fall apart would hand a message to the agent twice,
+/// or let a token be used twice.
+///
+/// **Ordered.** Changes to one session take effect one after the other, in the order in which the
+/// calls were made by one caller, and each sees all that came before it. Guards (generation, term,
+/// expected seq) are checked inside that order; a store that checked them outside would let a
+/// replaced connection or a fenced process write.
+///
+/// **Durable before known.** A call returns, and a reader sees what it did, only once it would
+/// survive the crash that the store protects from. A store that answered sooner would hand out a seq
+/// twice after a crash, and the client's own dedupe would then drop a real event. Acks and trimming
+/// are the exception: they may be lost in a crash, which only offers again what the client has.
+///
+/// **Whole or said.** What was durable and can't be read any more is noticed when the store opens,
+/// and the sessions it may concern begin a new epoch. Silence would make clients skip events.
+///
+/// **Stops on failure.** After a commit failed nothing is acknowledged any more: every call returns
+/// [`Unavailable`] until the store is opened again.
+///
+/// All calls may run concurrently; no call waits for a reader.
+#[async_trait]
+pub trait Store: fmt::Debug + Send + Sync + 'static {
+    /// Makes a session. Refused if one of that id is known, also an ended one.
+    async fn create(&self, create: Create) -> Result<Record, Failure<CreateRefused>>;
+
+    /// A session as of its last durable change; nothing if it is unknown or forgotten.
+    async fn session(&self, id: &SessionId) -> Result<Option<Record>, Unavailable>;
+
+    /// Sessions in the order of their ids, from after `query.after`.
+    async fn sessions(&self, query: &Query) -> Result<Vec<Record>, Unavailable>;
+
+    /// Sessions whose time has come by `now` (see [`Record::due_at`]), soonest first, and when the
+    /// next one's will.
+    async fn due(&self, now: Timestamp, limit: usize) -> Result<Due, Unavailable>;
+
+    /// Attaches a client: the generation goes up by one.
+    async fn attach(
+        &self,
+        id: &SessionId,
+        attach: Attach,
+    ) -> Result<Attached, Failure<AttachRefused>>;
+
+    /// Parks a session, if the generation that has gone is still the present one.
+    async fn detach(&self, id: &SessionId, detach: Detach) -> Result<(), Failure<Stale>>;
+
+    /// Notes what a client has received. May be lost in a crash.
+    async fn ack(&self, id: &SessionId, ack: Ack) -> Result<(), Failure<AckRefused>>;
+
+    /// Enters a message in the in log, once.
+    async fn enter(
+        &self,
+        id: &SessionId,
+        enter: Enter<Body>,
+    ) -> Result<Entered, Failure<EnterRefused>>;
+
+    /// Takes the right to run a session's agent: the term goes up by one if another process had it.
+    async fn take_lease(
+        &self,
+        id: &SessionId,
+        take: TakeLease,
+    ) -> Result<Term, Failure<LeaseHeld>>;
+
+    /// Gives that right back. Does nothing if another process has it by now.
+    async fn give_up_lease(&self, id: &SessionId, term: Term) -> Result<(), Unavailable>;
+
+    /// Appends events to the out log, with the state and the cover that go with them.
+    async fn append(
+        &self,
+        id: &SessionId,
+        append: Append<Body>,
+    ) -> Result<Appended, Failure<AppendRefused>>;
+
+    /// The held events after `after`, as many as fit, and the record they belong to. If events in
+    /// between are gone the page starts at the oldest that is held: compare with `record.oldest`.
+    async fn read(
+        &self,
+        id: &SessionId,
+        after: Seq,
+        limit: PageLimit,
+    ) -> Result<Option<Page>, Unavailable>;
+
+    /// The entries of the in log after `after` that no state covers, at most `limit`.
+    async fn entries(
+        &self,
+        id: &SessionId,
+        after: InSeq,
+        limit: usize,
+    ) -> Result<Vec<StoredEntry>, Unavailable>;
+
+    /// The agent's last state.
+    async fn snapshot(&self, id: &SessionId) -> Result<Option<StoredSnapshot>, Unavailable>;
+
+    /// Remembers a reconnect token that is about to be given out.
+    async fn put_token(
+        &self,
+        id: &SessionId,
+        token: NewToken,
+        now: Timestamp,
+    ) -> Result<(), Failure<SessionOver>>;
+
+    /// Uses a token to renew a session without attaching to it.
+    async fn renew(&self, id: &SessionId, renew: Renew) -> Result<Renewed, Failure<RenewRefused>>;
+
+    /// Sets the deadline of a parked session.
+    async fn keep(&self, id: &SessionId, keep: Keep) -> Result<(), Failure<Stale>>;
+
+    /// Ends a session: both logs and the snapshot are deleted, the rest is remembered for a while.
+    async fn end(&self, id: &SessionId, end: End) -> Result<Record, Failure<EndRefused>>;
+
+    /// Forgets an ended session whose time has come. Does nothing to any other.
+    async fn forget(&self, id: &SessionId, now: Timestamp) -> Result<(), Unavailable>;
+
+    /// Goes on from a snapshot; returns the session in which the line goes on, new or not.
+    async fn restore(&self, restore: Restore<Body>) -> Result<Record, Failure<RestoreRefused>>;
+
+    /// Adds to the audit trail.
+    async fn audit(&self, record: AuditRecord) -> Result<(), Unavailable>;
+
+    /// Reads the audit trail, newest first.
+    async fn audit_trail(&self, query: &AuditQuery) -> Result<AuditPage, Unavailable>;
+
+    /// Makes everything durable that is not yet (acks, trims), and refuses all later calls.
+    async fn close(&self) -> Result<(), Unavailable>;
+}
+
+/// Why a call had no effect.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure<R> {
+    /// No session of that id is known.
+    #[error("no such session")]
+    NotFound,
+    /// The session is known, and this can't be done to it.
+    #[error("{0}")]
+    Refused(R),
+    /// The store does not work.
+    #[error("the store is unavailable: {}", .0.0)]
+    Unavailable(Unavailable),
+}
+
+impl<R> From<Unavailable> for Failure<R> {
+    fn from(unavailable: Unavailable) -> Self {
+        Self::Unavailable(unavailable)
+    }
+}
+
+/// The store does not work any more, with the sentence that says why.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the store is unavailable: {0}")]
+pub struct Unavailable(pub Arc<str>);
+
+/// Why a session was not made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CreateRefused {
+    /// The id is taken.
+    #[error("a session of that id exists")]
+    Exists,
+}
+
+/// Which sessions to list.
+#[derive(Clone, Debug, Default)]
+pub struct Query {
+    /// Only those of this principal.
+    pub principal: Option<Principal>,
+    /// Only those that go on.
+    pub active_only: bool,
+    /// Only those whose id comes after this one.
+    pub after: Option<SessionId>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// Sessions whose time has come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Due {
+    /// They, soonest first.
+    pub records: Vec<Record>,
+    /// When the next one's time comes.
+    pub next: Option<Timestamp>,
+}
+
+/// How much to read at once. At least one event is read, however large.
+#[derive(Clone, Copy, Debug)]
+pub struct PageLimit {
+    /// At most so many events.
+    pub events: usize,
+    /// At most so many bytes, unless the first event alone is larger.
+    pub bytes: usize,
+}
+
+impl Default for PageLimit {
+    fn default() -> Self {
+        Self { events: limits::PAGE_EVENTS, bytes: limits::PAGE_BYTES }
+    }
+}
+
+/// Events read from an out log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// The events, without holes.
+    pub events: Vec<StoredEvent>,
+    /// The session as of the moment they were read.
+    pub record: Record,
+}
+
+/// An event as the store gives it back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredEvent {
+    /// Its number.
+    pub seq: Seq,
+    /// When it was appended.
+    pub at: Timestamp,
+    /// Its bytes, as they were given.
+    pub body: Body,
+}
+
+/// An entry of the in log as the store gives it back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredEntry {
+    /// Its number.
+    pub in_seq: InSeq,
+    /// What it is.
+    pub kind: EntryKind,
+    /// When it was entered.
+    pub at: Timestamp,
+    /// Its bytes, as they were given.
+    pub body: Body,
+}
+
+/// A snapshot as the store gives it back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredSnapshot {
+    /// Where it stands.
+    pub mark: SnapshotMark,
+    /// Its bytes, as they were given.
+    pub body: Body,
+}

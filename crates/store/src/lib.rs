@@ -1,0 +1,19 @@
+//! Where sessions are kept: the [`Store`] trait with its contract, the memory store, the embedded
+//! store on SQLite, and the [`suite`] of behaviours that every store passes, also a third party's.
+//!
+//! What a change means is decided in [`rejoin_core::state`]. A store adds that the change is atomic,
+//! ordered and, where it says so, durable.
+
+pub mod audit;
+mod contract;
+#[cfg(feature = "embedded")]
+pub mod embedded;
+mod memory;
+
+pub mod suite;
+
+pub use contract::{
+    Body, CreateRefused, Due, Failure, Page, PageLimit, Query, Store, StoredEntry, StoredEvent,
+    StoredSnapshot, Unavailable,
+};
+pub use memory::MemoryStore;
