@@ -29,6 +29,7 @@ pub mod keys;
 pub mod lifetime;
 pub mod limits;
 pub mod log;
+pub mod page;
 pub mod position;
 pub mod record;
 pub mod resume;

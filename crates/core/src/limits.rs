@@ -49,8 +49,12 @@ pub const PAGE_BYTES: usize = 256 * 1024;
 /// Entries of the in log handed to the agent at once.
 pub const HAND_ENTRIES: usize = 64;
 
-/// Appends of one session that may be on their way to the store; beyond that the producer waits.
-pub const APPENDS_IN_FLIGHT: usize = 64;
+/// Publications of one session that may wait for the one before them to be stored; beyond that the
+/// producer waits.
+pub const WAITING_PUBLICATIONS: usize = 64;
+
+/// Publications that waited are stored together up to about this many bytes.
+pub const APPEND_BYTES: usize = 256 * 1024;
 
 /// Nothing that was there before a restart expires this soon after it.
 pub const GRACE_AFTER_START: Duration = Duration::from_secs(60);

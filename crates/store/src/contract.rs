@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use rejoin_core::limits;
-use rejoin_core::log::EntryKind;
-use rejoin_core::record::{Record, SnapshotMark};
+pub use rejoin_core::page::{Body, Page, StoredEntry, StoredEvent, StoredSnapshot};
+use rejoin_core::record::Record;
 use rejoin_core::state::{
     Ack, AckRefused, Append, AppendRefused, Appended, Attach, AttachRefused, Attached, Create,
     Detach, End, EndRefused, Enter, EnterRefused, Entered, Keep, LeaseHeld, NewToken, Renew,
@@ -15,9 +15,6 @@ use rejoin_core::state::{
 use rejoin_core::{InSeq, Principal, Seq, SessionId, Term, Timestamp};
 
 use crate::audit::{AuditPage, AuditQuery, AuditRecord};
-
-/// The bytes of an event, an entry or a snapshot. The store does not look inside.
-pub type Body = Arc<[u8]>;
 
 /// Keeps sessions.
 ///
@@ -79,11 +76,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     ) -> Result<Entered, Failure<EnterRefused>>;
 
     /// Takes the right to run a session's agent: the term goes up by one if another process had it.
-    async fn take_lease(
-        &self,
-        id: &SessionId,
-        take: TakeLease,
-    ) -> Result<Term, Failure<LeaseHeld>>;
+    async fn take_lease(&self, id: &SessionId, take: TakeLease)
+    -> Result<Term, Failure<LeaseHeld>>;
 
     /// Gives that right back. Does nothing if another process has it by now.
     async fn give_up_lease(&self, id: &SessionId, term: Term) -> Result<(), Unavailable>;
@@ -216,46 +210,4 @@ impl Default for PageLimit {
     fn default() -> Self {
         Self { events: limits::PAGE_EVENTS, bytes: limits::PAGE_BYTES }
     }
-}
-
-/// Events read from an out log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
-    /// The events, without holes.
-    pub events: Vec<StoredEvent>,
-    /// The session as of the moment they were read.
-    pub record: Record,
-}
-
-/// An event as the store gives it back.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoredEvent {
-    /// Its number.
-    pub seq: Seq,
-    /// When it was appended.
-    pub at: Timestamp,
-    /// Its bytes, as they were given.
-    pub body: Body,
-}
-
-/// An entry of the in log as the store gives it back.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoredEntry {
-    /// Its number.
-    pub in_seq: InSeq,
-    /// What it is.
-    pub kind: EntryKind,
-    /// When it was entered.
-    pub at: Timestamp,
-    /// Its bytes, as they were given.
-    pub body: Body,
-}
-
-/// A snapshot as the store gives it back.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoredSnapshot {
-    /// Where it stands.
-    pub mark: SnapshotMark,
-    /// Its bytes, as they were given.
-    pub body: Body,
 }

@@ -11,8 +11,8 @@ use rejoin_core::record::{Record, Status};
 use rejoin_core::state::{
     self, Ack, AckRefused, Append, AppendRefused, Appended, Attach, AttachRefused, Attached,
     Create, Detach, End, EndRefused, Enter, EnterRefused, Entered, Keep, LeaseHeld, NewToken,
-    Renew, RenewRefused, Renewed, Restore, RestoreRefused, Restored, SessionOver, SessionState, Stale,
-    TakeLease,
+    Renew, RenewRefused, Renewed, Restore, RestoreRefused, Restored, SessionOver, SessionState,
+    Stale, TakeLease,
 };
 use rejoin_core::{InSeq, Seq, SessionId, Term, Timestamp};
 
@@ -136,10 +136,8 @@ impl Store for MemoryStore {
     async fn due(&self, now: Timestamp, limit: usize) -> Result<Due, Unavailable> {
         let inner = self.lock()?;
         let ready = inner.due.iter().take_while(|(at, _)| *at <= now).take(limit);
-        let records: Vec<Record> = ready
-            .filter_map(|(_, id)| inner.sessions.get(id))
-            .map(SessionState::record)
-            .collect();
+        let records: Vec<Record> =
+            ready.filter_map(|(_, id)| inner.sessions.get(id)).map(SessionState::record).collect();
         let next = inner.due.iter().nth(records.len()).map(|(at, _)| *at);
         Ok(Due { records, next })
     }

@@ -75,6 +75,8 @@ pub struct Appended {
     pub head: Seq,
     /// Entries that are covered now.
     pub covered: InSeq,
+    /// Where the state stands that came with it, if one did.
+    pub snapshot: Option<SnapshotMark>,
 }
 
 /// Why nothing was appended.
@@ -153,11 +155,12 @@ impl<B> SessionState<B> {
         if let Some(in_seq) = append.covers {
             self.inbox.cover(in_seq);
         }
-        if let Some(NewSnapshot { size, body }) = append.snapshot {
-            let (seq, in_seq) = (self.out.head(), self.inbox.covered());
-            self.snapshot =
-                Some(Snapshot { mark: SnapshotMark { seq, in_seq, at: append.now }, size, body });
-        }
-        Ok(Appended { head: self.out.head(), covered: self.inbox.covered() })
+        let (head, covered) = (self.out.head(), self.inbox.covered());
+        let mark = SnapshotMark { seq: head, in_seq: covered, at: append.now };
+        let snapshot = append.snapshot.map(|NewSnapshot { size, body }| {
+            self.snapshot = Some(Snapshot { mark, size, body });
+            mark
+        });
+        Ok(Appended { head, covered, snapshot })
     }
 }

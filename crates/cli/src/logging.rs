@@ -1,0 +1,150 @@
+//! The server's own log, on standard error: for people, or as JSON lines for machines. What may be in
+//! it is decided where it is written; secrets have types that don't print themselves.
+
+use std::fmt;
+use std::io::{self, IsTerminal as _};
+
+use tracing::Subscriber;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
+
+use crate::settings::LogFormat;
+
+/// What is logged: a level, or directives such as `info,rejoin::store=debug`. Checked when it is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Filter(Box<str>);
+
+/// Why a text is no filter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FilterError {
+    text: String,
+}
+
+impl fmt::Display for FilterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let levels = LEVELS.join(", ");
+        write!(f, "{:?} is not a filter; write one of {levels}, or target=level", self.text)
+    }
+}
+
+impl std::error::Error for FilterError {}
+
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+
+impl Filter {
+    /// The filter in `text`.
+    ///
+    /// A bare word must be a level. The library would take any other for a module to log everything
+    /// of, so that a misspelled `inof` silenced the rest.
+    pub(crate) fn parse(text: &str) -> Result<Self, FilterError> {
+        let is_level = |word: &str| LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word));
+        let is_clear = |part: &str| part.contains('=') || is_level(part.trim());
+        if text.split(',').all(is_clear) && EnvFilter::try_new(text).is_ok() {
+            return Ok(Self(text.into()));
+        }
+        Err(FilterError { text: text.into() })
+    }
+
+    /// The filter as it was written.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    fn to_env_filter(&self) -> EnvFilter {
+        EnvFilter::new(&self.0)
+    }
+}
+
+/// Starts the log of this process, on standard error; in colour if that is a terminal and `NO_COLOR`
+/// is not set. To be called once.
+pub(crate) fn init(format: LogFormat, filter: &Filter) -> Result<(), TryInitError> {
+    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let colour = io::stderr().is_terminal() && !no_color;
+    subscriber(format, filter, colour, io::stderr).try_init()
+}
+
+/// What turns events into lines for `writer`. Times are in UTC.
+fn subscriber<W>(
+    format: LogFormat,
+    filter: &Filter,
+    colour: bool,
+    writer: W,
+) -> Box<dyn Subscriber + Send + Sync>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let builder =
+        tracing_subscriber::fmt().with_env_filter(filter.to_env_filter()).with_writer(writer);
+    match format {
+        LogFormat::Text => Box::new(builder.with_ansi(colour).compact().finish()),
+        LogFormat::Json => Box::new(builder.json().flatten_event(true).finish()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// A place to log to that can be read afterwards.
+    #[derive(Clone, Default)]
+    struct Page(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Page {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn logged(format: LogFormat, filter: &str, log: impl FnOnce()) -> String {
+        let (page, filter) = (Page::default(), Filter::parse(filter).unwrap());
+        let writer = page.clone();
+        let subscriber = subscriber(format, &filter, false, move || writer.clone());
+        tracing::subscriber::with_default(subscriber, log);
+        let bytes = page.0.lock().unwrap().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn json_is_one_object_a_line_with_fields_at_the_top() {
+        let text = logged(LogFormat::Json, "info", || {
+            tracing::info!(session = "sess_1", "attached\nagain");
+            tracing::debug!("not asked for");
+        });
+        let lines: Vec<serde_json::Value> =
+            text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+        assert_eq!(lines.len(), 1);
+        assert_eq!(lines[0]["message"], "attached\nagain");
+        assert_eq!(lines[0]["session"], "sess_1");
+        assert_eq!(lines[0]["level"], "INFO");
+    }
+
+    #[test]
+    fn text_is_in_utc_and_plain_without_a_terminal() {
+        let text = logged(LogFormat::Text, "warn", || tracing::warn!(misses = 2, "heartbeat lost"));
+        let (time, rest) = text.split_once(' ').unwrap();
+        assert!(time.ends_with('Z') && time.contains('T'), "{text}");
+        assert!(rest.contains("WARN") && rest.contains("heartbeat lost misses=2"), "{text}");
+        assert!(!text.contains('\u{1b}'), "{text}");
+    }
+
+    #[test]
+    fn filters_are_levels_or_directives_and_nothing_else() {
+        for good in
+            ["info", "DEBUG", "off", "info,rejoin::store=debug", "warn,[session{id=1}]=trace"]
+        {
+            assert!(Filter::parse(good).is_ok(), "{good}");
+        }
+        for bad in ["", "inof", "info,rejoin", "rejoin=loud", "info,,", "[=="] {
+            assert!(Filter::parse(bad).is_err(), "{bad}");
+        }
+        let error = Filter::parse("inof").unwrap_err().to_string();
+        assert!(error.starts_with("\"inof\" is not a filter; write one of off, error"), "{error}");
+    }
+}

@@ -1,0 +1,104 @@
+//! What `rejoin check-config` prints: every setting in force, as a TOML file that could be used as it
+//! stands, with where each value came from. Secrets are only said to be there.
+
+use std::fmt::Write as _;
+
+use super::Config;
+use super::access::{Access, JwtKey};
+use super::kind::Shown;
+use super::secret::{SESSION_SECRET, SESSION_SECRET_PREVIOUS};
+use super::table::TABLE;
+
+/// The text of `rejoin check-config`. The same settings give the same text.
+pub(crate) fn check_config(config: &Config) -> String {
+    let mut lines = Vec::new();
+    let mut section = "";
+    for (setting, shown) in TABLE.iter().zip(config.settings.shown()) {
+        if setting.section != section {
+            section = setting.section;
+            lines.push(Line::heading(section));
+        }
+        let key = setting.key;
+        let left = match shown {
+            Shown::Toml(text) => format!("{key} = {text}"),
+            Shown::Hidden(words) => format!("# {key} = {words}"),
+            Shown::Absent => format!("# {key}: {}", setting.default_in_words()),
+        };
+        let origin = config.origin(key).to_string();
+        let note = config.is_unused(setting).then(|| setting.ready.note()).flatten();
+        let right = note.map_or(origin.clone(), |note| format!("{origin} ({note})"));
+        lines.push(Line { left, right });
+    }
+    lines.push(Line::heading("Only in the file"));
+    lines.extend(access(&config.access));
+    if config.access != Access::Open && !config.is_protected() {
+        lines.push(Line::bare("# (read and checked, not yet used: authentication)".into()));
+    }
+    lines.push(Line::heading("Only in the environment"));
+    let secrets = &config.secrets;
+    lines.push(Line::bare(match secrets.current {
+        Some(_) => format!("# {SESSION_SECRET}: (set)"),
+        None => format!("# {SESSION_SECRET}: not set"),
+    }));
+    lines.push(Line::bare(match secrets.previous.len() {
+        0 => format!("# {SESSION_SECRET_PREVIOUS}: not set"),
+        count => format!("# {SESSION_SECRET_PREVIOUS}: (set), {count} in all"),
+    }));
+    aligned(&lines)
+}
+
+/// A line with a remark to its right, if any.
+struct Line {
+    left: String,
+    right: String,
+}
+
+impl Line {
+    fn heading(text: &str) -> Self {
+        Self::bare(format!("\n# {text}"))
+    }
+
+    fn bare(left: String) -> Self {
+        Self { left, right: String::new() }
+    }
+}
+
+fn access(access: &Access) -> Vec<Line> {
+    match access {
+        Access::Open => vec![Line::bare("# nobody has to prove who they are".into())],
+        Access::ApiKeys(keys) => keys
+            .iter()
+            .map(|key| {
+                let mut line = format!("# API key {:?} of principal {:?}", key.name, key.principal);
+                line.push_str(if key.admin { ", admin" } else { "" });
+                line.push_str(if key.publish { ", may publish" } else { "" });
+                Line::bare(line)
+            })
+            .collect(),
+        Access::Jwt(jwt) => {
+            let key = match &jwt.key {
+                JwtKey::JwksFile(path) => format!("keys in {:?}", path.display().to_string()),
+                JwtKey::Secret(_) => "a shared secret".into(),
+            };
+            let (issuer, audience) = (&jwt.issuer, &jwt.audience);
+            vec![Line::bare(format!(
+                "# tokens of {issuer:?} for {audience:?}, verified with {key}"
+            ))]
+        }
+    }
+}
+
+/// The lines with their remarks in one column.
+fn aligned(lines: &[Line]) -> String {
+    let wide = |line: &&Line| !line.right.is_empty();
+    let width = lines.iter().filter(wide).map(|line| line.left.chars().count()).max().unwrap_or(0);
+    let mut text = String::new();
+    for Line { left, right } in lines {
+        match right.is_empty() {
+            true => writeln!(text, "{left}"),
+            false => writeln!(text, "{left:width$}  # {right}"),
+        }
+        .expect("writing to a String can't fail");
+    }
+    text.trim_start().to_owned()
+}

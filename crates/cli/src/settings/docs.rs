@@ -1,0 +1,153 @@
+//! `docs/configuration.md`, made from the table. A test compares the file with what is made here, and
+//! rewrites it when told to: `UPDATE_DOCS=1 cargo test -p rejoin-cli configuration_page`.
+
+use super::access::{API_KEY_FIELDS, JWT_FIELDS};
+use super::define::{DefaultValue, Setting};
+use super::table::TABLE;
+
+const UPDATE: &str = "UPDATE_DOCS=1 cargo test -p rejoin-cli configuration_page";
+
+const INTRODUCTION: &str = "\
+# Configuration
+
+Nothing has to be set: `rejoin` alone starts a server. Whatever is set comes from four places, and the later wins:
+
+1. the defaults below,
+2. the TOML file that `--config` or `REJOIN_CONFIG` names (no file is read unasked),
+3. environment variables: `session_ttl` is `REJOIN_SESSION_TTL`,
+4. flags: `session_ttl` is `--session-ttl`.
+
+`rejoin check-config`, with the same file, environment and flags, prints every value with where it came from and starts
+nothing. What it prints is a TOML file itself. Mistakes are told all at once, each with its place:
+
+```text
+rejoin.toml:4: unknown setting \"heartbeat_intervall\"; did you mean \"heartbeat_interval\"?
+REJOIN_SESSION_TTL: \"24 hourz\" is not a duration; write 30s, 15m or 24h
+```
+
+- **Durations** are text: `\"500ms\"`, `\"30s\"`, `\"15m\"`, `\"24h\"`, `\"2d\"`, `\"1h 30m\"`.
+- **Sizes** are text, `\"512KiB\"`, `\"4MiB\"`, `\"16MB\"` (a million each), or a number of bytes.
+- **Lists** are TOML arrays; in variables and flags commas separate, and a flag may be repeated.
+- **Switches** are `true` or `false`; as a flag, `--client-session-ids` alone means `true`.
+- **Paths** that are relative start at the current directory.
+- A variable that begins with `REJOIN_` and is no setting is a mistake, except those that Kubernetes makes for a service of
+  that name.
+
+A small file:
+
+```toml
+listen = \"127.0.0.1:8181\"
+session_ttl = \"72h\"
+buffer_bytes = \"8MiB\"
+on_disconnect = \"while_pending\"
+```
+
+Settings marked *not yet used* are read and checked, and do nothing in this version; the server says so at start when one
+is set.
+";
+
+const FILE_ONLY: &str = "\
+## API keys: `[[api_keys]]`
+
+Only in the file, one table for each key. Callers present a key as `Authorization: Bearer …` or `X-API-Key`. *Read and
+checked, not yet used: authentication.*
+";
+
+const EXAMPLE_KEY: &str = "\
+```toml
+[[api_keys]]
+name = \"backend\"
+publish = true
+key_env = \"BACKEND_KEY\"
+```
+";
+
+const JWT: &str = "\
+## JSON web tokens: `[jwt]`
+
+Only in the file, with `auth = \"jwt\"`. The principal is the token's `sub`. *Read and checked, not yet used: authentication.*
+";
+
+const SECRETS: &str = "\
+## Secrets
+
+Secrets are never logged or printed; `check-config` only says that they are set.
+
+| variable | what it does |
+|---|---|
+| `MCP_SESSION_SECRET` | The secret that signs reconnect tokens and seals states, byte for byte, at least 32 bytes. Without it and without `key_file`, keys are made in `data_dir` on first start. Not together with `key_file`. |
+| `MCP_SESSION_SECRET_PREVIOUS` | Secrets that signed before and still verify, separated by commas, at least 32 bytes each (so one with a comma in it can't be given here). |
+";
+
+/// The whole page.
+fn page() -> String {
+    let mut page = format!(
+        "<!-- Made from crates/cli/src/settings/table.rs by: {UPDATE} -->\n\n{INTRODUCTION}"
+    );
+    let mut section = "";
+    for setting in TABLE {
+        if setting.section != section {
+            section = setting.section;
+            page +=
+                &format!("\n## {section}\n\n| setting | default | what it does |\n|---|---|---|\n");
+        }
+        page += &row(setting);
+    }
+    page + &format!(
+        "\n{FILE_ONLY}\n{}\n{EXAMPLE_KEY}\n{JWT}\n{}\n{SECRETS}",
+        fields(&API_KEY_FIELDS),
+        fields(&JWT_FIELDS)
+    )
+}
+
+fn row(setting: &Setting) -> String {
+    let names = [setting.key.to_owned(), format!("--{}", setting.flag()), setting.variable()];
+    let names = names.map(|name| format!("`{name}`")).join("<br>");
+    let default = match setting.default {
+        DefaultValue::Text(text) => format!("`{text}`"),
+        DefaultValue::Absent(words) | DefaultValue::Computed(_, words) => words.to_owned(),
+    };
+    let mut about = setting.documentation();
+    if let Some(least) = setting.least {
+        about += &format!(" At least `{least}`.");
+    }
+    if let Some(note) = setting.ready.note() {
+        about += &format!(" *{}.*", capitalised(&note));
+    }
+    format!("| {names} | {default} | {about} |\n")
+}
+
+fn fields(fields: &[(&str, &str)]) -> String {
+    let rows =
+        fields.iter().map(|(key, about)| format!("| `{key}` | {} |\n", about.replace('|', "\\|")));
+    format!("| field | what it is |\n|---|---|\n{}", rows.collect::<String>())
+}
+
+fn capitalised(text: &str) -> String {
+    let mut chars = text.chars();
+    chars
+        .next()
+        .map_or_else(String::new, |first| first.to_ascii_uppercase().to_string() + chars.as_str())
+}
+
+#[test]
+fn configuration_page_is_what_the_table_makes() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(path, page()).unwrap();
+    }
+    let found = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(found == page(), "docs/configuration.md is not what the table makes; run: {UPDATE}");
+}
+
+#[test]
+fn every_setting_is_documented_in_full_sentences() {
+    for setting in TABLE {
+        let about = setting.documentation();
+        assert!(
+            about.ends_with('.') && about.starts_with(|c: char| c.is_uppercase() || c == '`'),
+            "{about}"
+        );
+        assert!(!about.contains('|'), "{about} would break the page's table");
+    }
+}

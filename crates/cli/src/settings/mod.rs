@@ -1,0 +1,136 @@
+//! The settings: where they come from, what they may be, and how people are told about them.
+//!
+//! There is one list of them, in `table.rs`. Values come from defaults, then the TOML file, then the
+//! environment, then flags; the later wins. All of them are read and checked before anything starts,
+//! and everything that is wrong is told at once.
+//!
+//! ```text
+//! let command = Flags::add_to(Command::new("rejoin"));
+//! let flags = Flags::from_matches(&command.get_matches());
+//! let config = Config::load(&flags, &Environment::of_process())?;
+//! ```
+
+mod access;
+mod check_config;
+mod checks;
+mod choices;
+mod define;
+#[cfg(test)]
+mod docs;
+mod file;
+mod flags;
+mod kind;
+mod problem;
+mod remote;
+mod scalars;
+mod secret;
+mod size;
+mod sources;
+mod table;
+#[cfg(test)]
+mod tests;
+mod time;
+
+use std::collections::BTreeMap;
+
+pub(crate) use access::Access;
+pub(crate) use check_config::check_config;
+pub(crate) use choices::{LogFormat, OnDisconnect};
+pub(crate) use flags::Flags;
+pub(crate) use problem::{Origin, Problems};
+pub(crate) use remote::StoreChoice;
+pub(crate) use secret::SessionSecrets;
+pub(crate) use sources::Environment;
+pub(crate) use table::Settings;
+
+use define::{Ready, Setting};
+use file::File;
+use sources::{CONFIG_VARIABLE, Reader};
+use table::TABLE;
+
+/// Everything the server is told, checked.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Config {
+    /// The value of every setting.
+    pub(crate) settings: Settings,
+    /// How callers prove who they are: what came of `auth`, `[[api_keys]]` and `[jwt]`.
+    pub(crate) access: Access,
+    /// The secrets that only the environment can hold.
+    pub(crate) secrets: SessionSecrets,
+    origins: BTreeMap<&'static str, Origin>,
+}
+
+impl Config {
+    /// Reads and checks everything, or says all that is wrong.
+    pub(crate) fn load(flags: &Flags, environment: &Environment) -> Result<Self, Problems> {
+        let mut problems = Problems::default();
+        let mut file = read_file(flags, environment, &mut problems);
+        let mut given = std::mem::take(&mut file.given);
+        given.extend(environment.given(&mut problems));
+        given.extend(flags.given.iter().cloned());
+
+        let mut reader = Reader::new(environment, &given, &mut problems);
+        let settings = Settings::read(&mut reader);
+        let (origins, mut broken) = (reader.origins, reader.broken);
+        let count = problems.count();
+        let access =
+            Access::read(settings.auth, &origins["auth"], &file, environment, &mut problems);
+        if problems.count() > count {
+            broken.insert("auth");
+        }
+        let secrets = SessionSecrets::read(environment, &mut problems);
+        let config = Self { settings, access, secrets, origins };
+        checks::check(&config, |key| broken.contains(key), &mut problems);
+        problems.or(config)
+    }
+
+    /// Where a setting's value came from.
+    pub(crate) fn origin(&self, key: &str) -> &Origin {
+        self.origins.get(key).unwrap_or(&Origin::Default)
+    }
+
+    /// Whether callers have to prove who they are. Keys that are read but not yet asked for are no
+    /// protection.
+    pub(crate) fn is_protected(&self) -> bool {
+        self.access != Access::Open && authentication_is_ready()
+    }
+
+    /// What somebody set though the server does nothing with it yet, each in one sentence. To be said
+    /// at start, or people would rely on what isn't there.
+    pub(crate) fn not_yet_used(&self) -> Vec<String> {
+        let unused = TABLE.iter().filter(|setting| self.is_unused(setting));
+        let sentence = |setting: &Setting| {
+            let note = setting.ready.note()?;
+            Some(format!("{}: {} is {note}", self.origin(setting.key), setting.key))
+        };
+        let mut sentences: Vec<_> = unused.filter_map(sentence).collect();
+        if self.access != Access::Open && !self.is_protected() {
+            sentences.push("callers are not yet asked who they are, whatever auth says".into());
+        }
+        sentences
+    }
+
+    fn is_unused(&self, setting: &Setting) -> bool {
+        setting.ready != Ready::Now && *self.origin(setting.key) != Origin::Default
+    }
+}
+
+/// Whether the server asks callers who they are at all, in this version.
+fn authentication_is_ready() -> bool {
+    TABLE.iter().any(|setting| setting.key == "auth" && setting.ready == Ready::Now)
+}
+
+/// What the file says that `--config` or `REJOIN_CONFIG` names; nothing if none is named.
+fn read_file(flags: &Flags, environment: &Environment, problems: &mut Problems) -> File {
+    let from_flag = flags.config.as_deref().map(|path| (path, Origin::Flag("config".into())));
+    let from_variable =
+        || Some((environment.text(CONFIG_VARIABLE)?, Origin::Variable(CONFIG_VARIABLE.into())));
+    let Some((path, origin)) = from_flag.or_else(from_variable) else { return File::default() };
+    match std::fs::read_to_string(path) {
+        Ok(text) => File::parse(path, &text, problems),
+        Err(error) => {
+            problems.add(origin, format!("cannot read {path:?}: {error}"));
+            File::default()
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Who may call, and the secrets behind it.
+
+use super::super::access::{Jwt, JwtKey};
+use super::*;
+
+const SECRET: &str = "a secret of more than thirty-two bytes";
+
+#[test]
+fn listening_beyond_loopback_needs_authentication_or_a_word() {
+    let file = "[[api_keys]]\nname = 'a'\nkey_env = 'A_KEY'";
+    let beyond = ["--listen", "0.0.0.0:8181"];
+    assert!(load("", &[], &["--listen", "0.0.0.0:8181", "--insecure-no-auth"]).is_ok());
+    assert!(load("", &[], &["--listen", "[::1]:8181"]).is_ok());
+    // Keys that nobody asks for yet protect nothing.
+    assert_eq!(load(file, &[("A_KEY", "x")], &beyond).is_ok(), authentication_is_ready());
+    assert!(load(file, &[("A_KEY", "x"), ("REJOIN_AUTH", "none")], &beyond).is_err());
+}
+
+#[test]
+fn api_keys_turn_authentication_on() {
+    let hash = "9F86D081884C7D659A2FEAA0C55AD015A3BF4F1B2B0B822CD15D6C15B0F00A08"; // of "test"
+    let file = format!(
+        "[[api_keys]]\nname = 'a'\nadmin = true\nkey_sha256 = '{hash}'
+         [[api_keys]]\nname = 'b'\nprincipal = 'team'\nkey_env = 'B_KEY'"
+    );
+    let config = load(&file, &[("B_KEY", "other")], &[]).unwrap();
+    let Access::ApiKeys(keys) = &config.access else { panic!("{:?}", config.access) };
+    assert_eq!(
+        (keys[0].principal.as_str(), keys[0].admin, keys[0].sha256[..2].to_vec()),
+        ("a", true, vec![0x9f, 0x86])
+    );
+    assert_eq!((keys[1].principal.as_str(), keys[1].admin), ("team", false));
+    let same = problems(&file, &[("B_KEY", "test")], &[]);
+    assert_eq!(same, ["rejoin.toml:5: API key \"b\" has the name or the key of \"a\""]);
+}
+
+#[test]
+fn tables_of_the_file_are_checked_field_by_field() {
+    let file = "auth = 'jwt'
+[[api_keys]]
+name = 'short'
+key_sha256 = 'hunter2'
+admn = true
+[[api_keys]]
+key_env = 'NOT_SET'
+key_sha256 = ''
+[[api_keys]]
+name = 'unset'
+publish = 'perhaps'
+key_env = 'NOT_SET'
+[jwt]
+issuer = 'https://id.example'
+secret_env = 'JWT_SECRET'
+";
+    assert_eq!(
+        problems(file, &[("JWT_SECRET", "hunter2")], &[]),
+        [
+            "rejoin.toml:4: key_sha256 is not 64 hex digits; it has 7 characters",
+            "rejoin.toml:5: unknown setting \"admn\" in [[api_keys]]; did you mean \"admin\"?",
+            "rejoin.toml:6: [[api_keys]] needs exactly one of key_sha256 and key_env",
+            "rejoin.toml:6: [[api_keys]] needs name",
+            "rejoin.toml:9: the environment variable \"NOT_SET\" is named here, but it is not set",
+            "rejoin.toml:11: publish: \"perhaps\" is neither true nor false",
+            "rejoin.toml:13: [jwt] needs audience",
+            "JWT_SECRET: has 7 bytes; a secret needs at least 32, and `openssl rand -hex 32` makes a good one",
+        ]
+    );
+}
+
+#[test]
+fn auth_needs_what_it_names() {
+    assert_eq!(
+        problems("", &[], &["--auth", "jwt"]),
+        ["--auth: auth is \"jwt\", which needs a table [jwt] in the file"]
+    );
+    assert_eq!(
+        problems("auth = 'api_keys'", &[], &[]),
+        ["rejoin.toml:1: auth is \"api_keys\", which needs [[api_keys]] in the file"]
+    );
+    let jwt = "[jwt]\nissuer = 'i'\naudience = 'a'\njwks_file = 'keys.json'";
+    assert_eq!(
+        problems(jwt, &[], &[]),
+        ["rejoin.toml:1: [jwt] does nothing without auth = \"jwt\""]
+    );
+    let config = load(jwt, &[], &["--auth", "jwt"]).unwrap();
+    let key = JwtKey::JwksFile("keys.json".into());
+    assert_eq!(config.access, Access::Jwt(Jwt { issuer: "i".into(), audience: "a".into(), key }));
+}
+
+#[test]
+fn session_secrets_are_taken_byte_for_byte_and_must_be_long() {
+    let previous = format!("{SECRET} one,{SECRET} two");
+    let variables = [("MCP_SESSION_SECRET", SECRET), ("MCP_SESSION_SECRET_PREVIOUS", &previous)];
+    let secrets = load("", &variables, &[]).unwrap().secrets;
+    assert_eq!(secrets.current.unwrap().expose(), SECRET.as_bytes());
+    assert_eq!(secrets.previous[1].expose(), format!("{SECRET} two").as_bytes());
+    assert_eq!(
+        problems("", &[("MCP_SESSION_SECRET", "")], &[]),
+        [
+            "MCP_SESSION_SECRET: has 0 bytes; a secret needs at least 32, and `openssl rand -hex 32` makes a good one"
+        ]
+    );
+    assert_eq!(
+        problems("", &variables, &["--key-file", "keys"]),
+        [
+            "--key-file: key_file and MCP_SESSION_SECRET are both set, and only one of them can sign; unset one"
+        ]
+    );
+}

@@ -1,0 +1,138 @@
+//! Every timer of a live session, as data. The driver waits for the soonest; nothing here asks a
+//! clock.
+//!
+//! | timer | what happens when it runs out |
+//! |---|---|
+//! | heartbeat | the client is asked whether it is there, and given a fresh token if it is due one |
+//! | silence | a client that was not heard of, or let too many heartbeats pass, is cut off |
+//! | inactivity | so is one that sends nothing but pongs, if that is wanted |
+//! | export | a changed state that waited for the interval to end is sent |
+//!
+//! The deadline of a session without a client is not here: it is the store's, so that a hundred
+//! thousand parked sessions need no task of their own.
+
+use super::{LeaveReason, Session, Settings, Tell};
+use crate::codes::CloseCode;
+use crate::ids::AttachmentId;
+use crate::time::Timestamp;
+
+/// A client's signs of life.
+#[derive(Debug)]
+pub(super) struct Pulse {
+    /// The last frame, pong, or event that its transport took.
+    last_heard: Timestamp,
+    /// The last frame that was more than a pong.
+    last_active: Timestamp,
+    next_heartbeat: Timestamp,
+    /// Heartbeats since it was last heard of.
+    unanswered: u32,
+    /// When it was last given a token.
+    token_given: Timestamp,
+}
+
+/// When a changed state is sent by itself.
+#[derive(Debug, Default)]
+pub(super) struct Export {
+    last: Option<Timestamp>,
+    waits: bool,
+}
+
+impl Pulse {
+    pub(super) fn starting(now: Timestamp, settings: &Settings) -> Self {
+        Self {
+            last_heard: now,
+            last_active: now,
+            next_heartbeat: now + settings.heartbeat_interval,
+            unanswered: 0,
+            token_given: now,
+        }
+    }
+
+    /// Its transport has taken events: somebody is there, if only to receive.
+    pub(super) fn took_events(&mut self, now: Timestamp) {
+        self.last_heard = now;
+        self.unanswered = 0;
+    }
+
+    /// When it will be cut off if nothing is heard of it.
+    fn lost_at(&self, settings: &Settings) -> Timestamp {
+        let silent = self.last_heard + settings.heartbeat_timeout;
+        match settings.inactivity_timeout {
+            Some(timeout) => silent.min(self.last_active + timeout),
+            None => silent,
+        }
+    }
+}
+
+impl Session {
+    /// When [`super::Input::Tick`] is next needed.
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        let pulses = self
+            .attachments
+            .values()
+            .map(|client| client.pulse.next_heartbeat.min(client.pulse.lost_at(&self.settings)));
+        pulses.chain(self.export_due()).min()
+    }
+
+    pub(super) fn on_heard(&mut self, attachment: AttachmentId, now: Timestamp) {
+        if let Some(client) = self.attachments.get_mut(&attachment) {
+            client.pulse.last_heard = now;
+            client.pulse.last_active = now;
+            client.pulse.unanswered = 0;
+        }
+    }
+
+    pub(super) fn on_tick(&mut self, now: Timestamp) {
+        for attachment in self.attachments.keys().copied().collect::<Vec<_>>() {
+            self.check_pulse(attachment, now);
+        }
+        if self.export_due().is_some_and(|at| at <= now) {
+            self.export(now);
+        }
+    }
+
+    fn check_pulse(&mut self, attachment: AttachmentId, now: Timestamp) {
+        let settings = &self.settings;
+        let Some(client) = self.attachments.get_mut(&attachment) else { return };
+        let pulse = &mut client.pulse;
+        let due = pulse.next_heartbeat <= now;
+        let missed_too_many = due && pulse.unanswered >= settings.max_heartbeat_misses;
+        if pulse.lost_at(settings) <= now || missed_too_many {
+            self.leave(attachment, LeaveReason::Closed(CloseCode::HeartbeatLost));
+            return self.on_left(attachment, now);
+        }
+        if due {
+            pulse.next_heartbeat = now + settings.heartbeat_interval;
+            pulse.unanswered += 1;
+            let renew_token = now.since(pulse.token_given) * 2 >= settings.token_ttl;
+            if renew_token {
+                pulse.token_given = now;
+            }
+            let head = self.record.head;
+            self.tell(attachment, Tell::Heartbeat { head, renew_token });
+        }
+    }
+
+    /// The agent has checkpointed a changed state.
+    pub(super) fn state_changed(&mut self, now: Timestamp) {
+        self.export.waits = true;
+        if self.export_due().is_some_and(|at| at <= now) {
+            self.export(now);
+        }
+    }
+
+    fn export_due(&self) -> Option<Timestamp> {
+        let wanted = self.export.waits && !self.attachments.is_empty();
+        let soonest = |last| last + self.settings.auto_export_interval;
+        wanted.then(|| self.export.last.map_or(Timestamp::default(), soonest))
+    }
+
+    fn export(&mut self, now: Timestamp) {
+        self.export.waits = false;
+        self.export.last = Some(now);
+        let attached = self.attachments.iter().filter(|(_, client)| client.generation.is_some());
+        for attachment in attached.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.tell(attachment, Tell::State);
+        }
+    }
+}

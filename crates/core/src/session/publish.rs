@@ -1,0 +1,271 @@
+//! What the agent says, and the lease that lets it. Events get their seq here, are sent to the store,
+//! and exist for nobody before the store has them.
+
+use std::collections::VecDeque;
+
+use super::{Output, Session, Ticket};
+use crate::lifetime::Verdict;
+use crate::limits;
+use crate::page::Body;
+use crate::position::{InSeq, Seq, Term};
+use crate::state::{Append, AppendRefused, Appended, NewEvent, NewSnapshot};
+use crate::time::Timestamp;
+
+/// What the agent says at once: stored together or not at all.
+#[derive(Clone, Debug, Default)]
+pub struct Publication {
+    /// Events, in order; may be none.
+    pub events: Vec<Body>,
+    /// The agent's state after them.
+    pub state: Option<Body>,
+    /// Entries up to this one are dealt with.
+    pub in_seq: Option<InSeq>,
+}
+
+/// Events that exist now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Published {
+    /// The first of them; the next one to come if there were none.
+    pub first: Seq,
+    /// The last event there is.
+    pub last: Seq,
+}
+
+/// Why nothing was published.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PublishRefused {
+    /// This process does not run the session's agent.
+    #[error("this process does not hold the session's lease")]
+    NoLease,
+    /// Too much is on its way already.
+    #[error("{0} appends are on their way; wait for one")]
+    Busy(usize),
+    /// The store refused.
+    #[error(transparent)]
+    Refused(#[from] AppendRefused),
+}
+
+/// How it is known which entries an agent has dealt with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Covering {
+    /// It says so, with `in_seq`.
+    Named,
+    /// Nobody knows yet whether it will say so; until it does, an entry counts as dealt with when
+    /// the next one is handed over.
+    #[default]
+    Unknown,
+}
+
+/// The agent's side of a session in this process.
+#[derive(Debug, Default)]
+pub(super) struct AgentSide {
+    /// The lease, while an agent runs.
+    lease: Option<Running>,
+    /// What was said while an append was on its way: it goes together with the next one, so that a
+    /// talkative agent costs one commit at a time and not one for each event.
+    waiting: VecDeque<Said>,
+    /// What the append that is on its way consists of; empty if none is.
+    in_flight: Vec<Receipt>,
+}
+
+#[derive(Debug)]
+struct Running {
+    term: Term,
+    covering: Covering,
+    /// The last entry the agent was handed.
+    handed: InSeq,
+    /// The entry after which more were asked for and have not come yet.
+    asked: Option<InSeq>,
+}
+
+/// A publication and who waits for it; nobody for covers of our own.
+#[derive(Debug)]
+struct Said {
+    ticket: Option<Ticket>,
+    publication: Publication,
+}
+
+/// Who waits for which part of an append.
+#[derive(Debug)]
+struct Receipt {
+    ticket: Option<Ticket>,
+    first: Seq,
+    last: Seq,
+}
+
+impl AgentSide {
+    pub(super) fn is_busy(&self) -> bool {
+        !self.in_flight.is_empty() || !self.waiting.is_empty()
+    }
+
+    pub(super) fn accepts(&self) -> bool {
+        self.lease.is_some() && self.waiting.len() < limits::WAITING_PUBLICATIONS
+    }
+
+    /// The entry after which the agent wants more, if it wants any and none are on their way.
+    pub(super) fn wants_entries(&mut self, in_head: InSeq) -> Option<InSeq> {
+        let running = self.lease.as_mut()?;
+        if running.asked.is_some() || running.handed >= in_head {
+            return None;
+        }
+        running.asked = Some(running.handed);
+        running.asked
+    }
+
+    pub(super) fn expects_entries(&mut self, after: InSeq) -> bool {
+        match &mut self.lease {
+            Some(running) if running.asked == Some(after) => {
+                running.asked = None;
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+
+    pub(super) fn handed(&self) -> InSeq {
+        self.lease.as_ref().map_or(InSeq::ZERO, |running| running.handed)
+    }
+
+    pub(super) fn hand(&mut self, last: InSeq) {
+        if let Some(running) = &mut self.lease {
+            running.handed = running.handed.max(last);
+        }
+    }
+
+    pub(super) fn covers_by_next(&self) -> bool {
+        self.lease.as_ref().is_some_and(|running| running.covering == Covering::Unknown)
+    }
+}
+
+impl Session {
+    pub(super) fn on_agent_ready(&mut self, term: Term, covering: Covering) {
+        // A state that was stored with an `in_seq` is the word of an agent that names them.
+        let named = self.record.snapshot.is_some_and(|mark| mark.in_seq > InSeq::ZERO);
+        let covering = if named { Covering::Named } else { covering };
+        self.record.term = term;
+        let handed = self.record.covered;
+        self.agent.lease = Some(Running { term, covering, handed, asked: None });
+        self.ask_for_entries();
+    }
+
+    /// What is on its way stays on its way: the store will say what became of it.
+    pub(super) fn on_agent_gone(&mut self) {
+        self.agent.lease = None;
+        self.refuse_waiting(&PublishRefused::NoLease);
+    }
+
+    pub(super) fn on_publish(&mut self, ticket: Ticket, publication: Publication, now: Timestamp) {
+        let refused = match &mut self.agent.lease {
+            None => Some(PublishRefused::NoLease),
+            Some(_) if self.agent.waiting.len() >= limits::WAITING_PUBLICATIONS => {
+                Some(PublishRefused::Busy(self.agent.waiting.len()))
+            }
+            Some(running) => {
+                if publication.in_seq.is_some() {
+                    running.covering = Covering::Named;
+                }
+                None
+            }
+        };
+        match refused {
+            Some(refused) => self.emit(Output::Published { ticket, result: Err(refused) }),
+            None => self.say(Some(ticket), publication, now),
+        }
+    }
+
+    /// Covers entries without an event or a state.
+    pub(super) fn cover(&mut self, in_seq: InSeq, now: Timestamp) {
+        self.say(None, Publication { in_seq: Some(in_seq), ..Publication::default() }, now);
+    }
+
+    fn say(&mut self, ticket: Option<Ticket>, publication: Publication, now: Timestamp) {
+        self.agent.waiting.push_back(Said { ticket, publication });
+        self.append_waiting(now);
+    }
+
+    /// Sends what waits to the store as one append, unless one is on its way.
+    fn append_waiting(&mut self, now: Timestamp) {
+        let Some(running) = &self.agent.lease else { return };
+        if !self.agent.in_flight.is_empty() || self.agent.waiting.is_empty() {
+            return;
+        }
+        let first = self.record.head.next();
+        let mut append =
+            Append { term: running.term, first, events: vec![], snapshot: None, covers: None, now };
+        let mut bytes = 0;
+        while bytes < limits::APPEND_BYTES
+            && append.snapshot.is_none() // a state stands for the position right after its events
+            && let Some(Said { ticket, publication }) = self.agent.waiting.pop_front()
+        {
+            let begin = first.plus(append.events.len() as u64);
+            bytes += publication.events.iter().map(|body| body.len()).sum::<usize>();
+            let events = publication.events.into_iter();
+            append.events.extend(events.map(|body| NewEvent { size: size(&body), body }));
+            append.snapshot = publication.state.map(|body| NewSnapshot { size: size(&body), body });
+            append.covers = append.covers.max(publication.in_seq);
+            let last = first.plus(append.events.len() as u64).previous();
+            self.agent.in_flight.push(Receipt { ticket, first: begin, last });
+        }
+        self.emit(Output::Append(Box::new(append)));
+    }
+
+    pub(super) fn on_appended(&mut self, answer: Result<Appended, AppendRefused>, now: Timestamp) {
+        let receipts = std::mem::take(&mut self.agent.in_flight);
+        match answer {
+            Ok(appended) => {
+                self.moved_on(appended, now);
+                for Receipt { ticket, first, last } in receipts {
+                    self.answer(ticket, Ok(Published { first, last }));
+                }
+                self.append_waiting(now);
+            }
+            Err(refused) => {
+                let refused = PublishRefused::Refused(refused);
+                for Receipt { ticket, .. } in receipts {
+                    self.answer(ticket, Err(refused.clone()));
+                }
+                self.refuse_waiting(&refused);
+                // Another process writes now, or the session is over.
+                if self.agent.lease.take().is_some() {
+                    self.emit(Output::StopAgent);
+                }
+            }
+        }
+    }
+
+    /// The store has more than before: readers are woken, and if that was the last of the work and
+    /// nobody is there, the policy is asked.
+    fn moved_on(&mut self, appended: Appended, now: Timestamp) {
+        let had_work = self.record.has_work();
+        self.record.head = self.record.head.max(appended.head);
+        self.record.covered = self.record.covered.max(appended.covered);
+        if let Some(mark) = appended.snapshot {
+            self.record.snapshot = Some(mark);
+            self.state_changed(now);
+        }
+        self.pump_all();
+        if had_work && !self.record.has_work() && self.attachments.is_empty() && !self.ended {
+            let verdict = self.settings.lifetime.on_work_done(&self.record, now);
+            if let Verdict::KeepUntil(until) = verdict {
+                self.record.expires_at = until;
+            }
+            self.emit(Output::WorkDone(verdict));
+        }
+    }
+
+    fn refuse_waiting(&mut self, refused: &PublishRefused) {
+        for Said { ticket, .. } in std::mem::take(&mut self.agent.waiting) {
+            self.answer(ticket, Err(refused.clone()));
+        }
+    }
+
+    fn answer(&mut self, ticket: Option<Ticket>, result: Result<Published, PublishRefused>) {
+        if let Some(ticket) = ticket {
+            self.emit(Output::Published { ticket, result });
+        }
+    }
+}
+
+fn size(body: &Body) -> u32 {
+    u32::try_from(body.len()).unwrap_or(u32::MAX)
+}
