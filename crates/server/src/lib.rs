@@ -1,1 +1,62 @@
-//! placeholder
+//! Sessions that outlive connections, to embed in a server of your own.
+//!
+//! A client attaches to a session, goes away and comes back; the agent works on meanwhile; nothing
+//! is lost, doubled or reordered in between. The rules are in [`rejoin_core`], keeping is the job of
+//! a [`rejoin_store::Store`]; this crate is the tokio shell around both.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use rejoin::core::record::{Kind, Transport};
+//! use rejoin::core::resume::Asked;
+//! use rejoin::core::session::{Publication, Tell};
+//! use rejoin::core::{Principal, Seq};
+//! use rejoin::store::MemoryStore;
+//! use rejoin::{Client, Sessions, Told};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let sessions = Sessions::builder(Arc::new(MemoryStore::default())).start()?;
+//! let me = Principal::anonymous();
+//! let id = sessions.create(&me, Kind::Agent, "{}").await?.id().clone();
+//!
+//! // The agent says three things while nobody is there …
+//! let events = ["one", "two", "three"].map(|text| Arc::from(text.as_bytes())).to_vec();
+//! sessions.publish(&id, Publication { events, ..Publication::default() }).await?;
+//!
+//! // … and a client that has seen the first gets the others.
+//! let asked = Some(Asked { last_seq: Some(Seq::new(1)), ..Asked::default() });
+//! let client = Client { principal: me, transport: Transport::Local, asked, token: None };
+//! let mut attachment = sessions.attach(&id, client).await?;
+//! while let Some(Told::Tell(tell)) = attachment.next().await {
+//!     if let Tell::Events { events, replayed } = tell {
+//!         assert_eq!((events[0].seq, &*events[0].body, replayed), (Seq::new(2), &b"two"[..], true));
+//!         break;
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod agent;
+mod attachment;
+mod clock;
+mod driver;
+mod error;
+mod hook;
+mod lane;
+mod random;
+mod reaper;
+mod sessions;
+
+/// The rules: [`rejoin_core`].
+pub use rejoin_core as core;
+/// Where sessions are kept: [`rejoin_store`].
+pub use rejoin_store as store;
+
+pub use agent::{Agent, Seat, Start};
+pub use attachment::{Attachment, Told};
+pub use clock::Clock;
+pub use error::{AttachError, CreateError, EndError, Gone, PublishError};
+pub use hook::{CleanedUp, Cleanup, SessionHook};
+pub use sessions::{Builder, Client, ServerSettings, Sessions};

@@ -110,12 +110,15 @@ pub enum Input {
         /// The answer.
         answer: Result<Entered, EnterRefused>,
     },
-    /// This process has the lease, and the agent is ready to be handed entries. It was started from
+    /// This process has the lease: it may publish.
+    Leased {
+        /// The term of it.
+        term: Term,
+    },
+    /// The agent is ready to be handed entries. It was started under the lease, from
     /// the state that the store has: not before everything of its predecessor has been answered
     /// (see [`Session::awaits_store`]).
     AgentReady {
-        /// The term of the lease.
-        term: Term,
         /// Whether the agent says itself which entries it has dealt with.
         covering: Covering,
     },
@@ -366,7 +369,8 @@ impl Session {
             Input::EnterAnswered { ticket, from, answer } => {
                 self.on_enter_answered(ticket, from, answer, now);
             }
-            Input::AgentReady { term, covering } => self.on_agent_ready(term, covering),
+            Input::Leased { term } => self.on_leased(term),
+            Input::AgentReady { covering } => self.on_agent_ready(covering),
             Input::AgentGone => self.on_agent_gone(),
             Input::Entries { after, entries } => self.on_entries(after, entries, now),
             Input::Publish { ticket, publication } => self.on_publish(ticket, *publication, now),
@@ -385,6 +389,11 @@ impl Session {
     /// The session as far as this process knows it.
     pub fn record(&self) -> &Record {
         &self.record
+    }
+
+    /// Whether it has ended.
+    pub fn is_over(&self) -> bool {
+        self.ended
     }
 
     /// Whether the driver may end: nobody is attached, nothing is on its way, the agent has nothing

@@ -59,8 +59,10 @@ pub enum Covering {
 /// The agent's side of a session in this process.
 #[derive(Debug, Default)]
 pub(super) struct AgentSide {
-    /// The lease, while an agent runs.
-    lease: Option<Running>,
+    /// The lease, while this process has it: only then it may publish.
+    term: Option<Term>,
+    /// The agent that is handed entries, while one runs here.
+    running: Option<Running>,
     /// What was said while an append was on its way: it goes together with the next one, so that a
     /// talkative agent costs one commit at a time and not one for each event.
     waiting: VecDeque<Said>,
@@ -70,7 +72,6 @@ pub(super) struct AgentSide {
 
 #[derive(Debug)]
 struct Running {
-    term: Term,
     covering: Covering,
     /// The last entry the agent was handed.
     handed: InSeq,
@@ -99,12 +100,12 @@ impl AgentSide {
     }
 
     pub(super) fn accepts(&self) -> bool {
-        self.lease.is_some() && self.waiting.len() < limits::WAITING_PUBLICATIONS
+        self.term.is_some() && self.waiting.len() < limits::WAITING_PUBLICATIONS
     }
 
     /// The entry after which the agent wants more, if it wants any and none are on their way.
     pub(super) fn wants_entries(&mut self, in_head: InSeq) -> Option<InSeq> {
-        let running = self.lease.as_mut()?;
+        let running = self.running.as_mut()?;
         if running.asked.is_some() || running.handed >= in_head {
             return None;
         }
@@ -113,7 +114,7 @@ impl AgentSide {
     }
 
     pub(super) fn expects_entries(&mut self, after: InSeq) -> bool {
-        match &mut self.lease {
+        match &mut self.running {
             Some(running) if running.asked == Some(after) => {
                 running.asked = None;
                 true
@@ -123,54 +124,58 @@ impl AgentSide {
     }
 
     pub(super) fn handed(&self) -> InSeq {
-        self.lease.as_ref().map_or(InSeq::ZERO, |running| running.handed)
+        self.running.as_ref().map_or(InSeq::ZERO, |running| running.handed)
     }
 
     pub(super) fn hand(&mut self, last: InSeq) {
-        if let Some(running) = &mut self.lease {
+        if let Some(running) = &mut self.running {
             running.handed = running.handed.max(last);
         }
     }
 
     pub(super) fn covers_by_next(&self) -> bool {
-        self.lease.as_ref().is_some_and(|running| running.covering == Covering::Unknown)
+        self.running.as_ref().is_some_and(|running| running.covering == Covering::Unknown)
     }
 }
 
 impl Session {
-    pub(super) fn on_agent_ready(&mut self, term: Term, covering: Covering) {
+    pub(super) fn on_leased(&mut self, term: Term) {
+        self.record.term = term;
+        self.agent.term = Some(term);
+    }
+
+    pub(super) fn on_agent_ready(&mut self, covering: Covering) {
         // A state that was stored with an `in_seq` is the word of an agent that names them.
         let named = self.record.snapshot.is_some_and(|mark| mark.in_seq > InSeq::ZERO);
         let covering = if named { Covering::Named } else { covering };
-        self.record.term = term;
         let handed = self.record.covered;
-        self.agent.lease = Some(Running { term, covering, handed, asked: None });
+        self.agent.running = Some(Running { covering, handed, asked: None });
         self.ask_for_entries();
     }
 
-    /// What is on its way stays on its way: the store will say what became of it.
+    /// What it said before is on its way still: the store will say what became of it.
     pub(super) fn on_agent_gone(&mut self) {
-        self.agent.lease = None;
-        self.refuse_waiting(&PublishRefused::NoLease);
+        self.agent.running = None;
     }
 
     pub(super) fn on_publish(&mut self, ticket: Ticket, publication: Publication, now: Timestamp) {
-        let refused = match &mut self.agent.lease {
+        let waiting = self.agent.waiting.len();
+        let refused = match self.agent.term {
             None => Some(PublishRefused::NoLease),
-            Some(_) if self.agent.waiting.len() >= limits::WAITING_PUBLICATIONS => {
-                Some(PublishRefused::Busy(self.agent.waiting.len()))
+            Some(_) if waiting >= limits::WAITING_PUBLICATIONS => {
+                Some(PublishRefused::Busy(waiting))
             }
-            Some(running) => {
-                if publication.in_seq.is_some() {
-                    running.covering = Covering::Named;
-                }
-                None
-            }
+            Some(_) => None,
         };
-        match refused {
-            Some(refused) => self.emit(Output::Published { ticket, result: Err(refused) }),
-            None => self.say(Some(ticket), publication, now),
+        if let Some(refused) = refused {
+            return self.emit(Output::Published { ticket, result: Err(refused) });
         }
+        if publication.in_seq.is_some()
+            && let Some(running) = &mut self.agent.running
+        {
+            running.covering = Covering::Named;
+        }
+        self.say(Some(ticket), publication, now);
     }
 
     /// Covers entries without an event or a state.
@@ -185,13 +190,12 @@ impl Session {
 
     /// Sends what waits to the store as one append, unless one is on its way.
     fn append_waiting(&mut self, now: Timestamp) {
-        let Some(running) = &self.agent.lease else { return };
+        let Some(term) = self.agent.term else { return };
         if !self.agent.in_flight.is_empty() || self.agent.waiting.is_empty() {
             return;
         }
         let first = self.record.head.next();
-        let mut append =
-            Append { term: running.term, first, events: vec![], snapshot: None, covers: None, now };
+        let mut append = Append { term, first, events: vec![], snapshot: None, covers: None, now };
         let mut bytes = 0;
         while bytes < limits::APPEND_BYTES
             && append.snapshot.is_none() // a state stands for the position right after its events
@@ -226,9 +230,9 @@ impl Session {
                 }
                 self.refuse_waiting(&refused);
                 // Another process writes now, or the session is over.
-                if self.agent.lease.take().is_some() {
-                    self.emit(Output::StopAgent);
-                }
+                self.agent.term = None;
+                self.agent.running = None;
+                self.emit(Output::StopAgent);
             }
         }
     }

@@ -1,0 +1,111 @@
+//! A client as the server sees it: what it is told comes out, what it says goes in. A transport is a
+//! function over one of these.
+
+use rejoin_core::log::{EntryKind, MessageDigest};
+use rejoin_core::page::Body;
+use rejoin_core::session::{Input, LeaveReason, Message, Tell};
+use rejoin_core::state::{EnterRefused, Entered};
+use rejoin_core::{AttachmentId, Seq, SessionId};
+use rejoin_store::Failure;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::driver::Command;
+use crate::error::Gone;
+
+/// Tells that may wait for a transport. A page of events is one, and no second page is read before
+/// the first was taken; the rest are heartbeats and notices, of which a client that lives never lets
+/// so many pile up.
+pub(crate) const WAITING_TELLS: usize = 16;
+
+/// What an attachment is told.
+#[derive(Debug)]
+pub enum Told {
+    /// Something for the client.
+    Tell(Tell),
+    /// It is attached no longer; nothing follows.
+    Leave(LeaveReason),
+}
+
+/// A client's attachment to a session. Dropping it parks the session, if no other client is attached.
+#[derive(Debug)]
+pub struct Attachment {
+    pub(crate) id: AttachmentId,
+    pub(crate) session: SessionId,
+    pub(crate) told: mpsc::Receiver<Told>,
+    pub(crate) driver: mpsc::Sender<Command>,
+}
+
+impl Attachment {
+    /// The session it is attached to.
+    pub fn session(&self) -> &SessionId {
+        &self.session
+    }
+
+    /// What the client is to be told next; nothing once the attachment is over.
+    pub async fn next(&mut self) -> Option<Told> {
+        self.told.recv().await
+    }
+
+    /// Says that the client's socket has taken everything it was told.
+    pub async fn taken(&self) -> Result<(), Gone> {
+        self.input(Input::Writable { attachment: self.id }).await
+    }
+
+    /// Says that something was heard of the client.
+    pub async fn heard(&self) -> Result<(), Gone> {
+        self.input(Input::Heard { attachment: self.id }).await
+    }
+
+    /// Says that the client has received everything up to `seq`, and whether it wants what comes
+    /// after that again.
+    pub async fn ack(&self, seq: Seq, resend: bool) -> Result<(), Gone> {
+        self.input(Input::Ack { attachment: self.id, seq, resend }).await
+    }
+
+    /// Sends something to the agent, and returns once it is durable.
+    pub async fn send(
+        &self,
+        kind: EntryKind,
+        message_id: Option<&str>,
+        body: Body,
+    ) -> Result<Entered, Failure<EnterRefused>> {
+        let digest = message_id.map(|id| MessageDigest::of(id, &body));
+        crate::driver::enter(&self.driver, Some(self.id), kind, digest, body).await
+    }
+
+    async fn input(&self, input: Input) -> Result<(), Gone> {
+        self.driver.send(Command::Input(input)).await.map_err(|_| Gone)
+    }
+}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        // The driver also notices the closed channel when it next tells this attachment something;
+        // this only makes it sooner.
+        let left = Command::Input(Input::Left { attachment: self.id });
+        if let Err(mpsc::error::TrySendError::Full(left)) = self.driver.try_send(left) {
+            let driver = self.driver.clone();
+            tokio::spawn(async move {
+                let _ = driver.send(left).await;
+            });
+        }
+    }
+}
+
+/// A message on its way to the driver.
+pub(crate) struct Outgoing {
+    pub(crate) from: Option<AttachmentId>,
+    pub(crate) kind: EntryKind,
+    pub(crate) digest: Option<MessageDigest>,
+    pub(crate) body: Body,
+    pub(crate) reply: oneshot::Sender<Result<Entered, Failure<EnterRefused>>>,
+}
+
+impl Outgoing {
+    pub(crate) fn into_message(self, ticket: rejoin_core::session::Ticket) -> (Message, Reply) {
+        let Self { from, kind, digest, body, reply } = self;
+        (Message { ticket, from, kind, digest, body }, reply)
+    }
+}
+
+type Reply = oneshot::Sender<Result<Entered, Failure<EnterRefused>>>;

@@ -1,0 +1,214 @@
+//! Carrying out what the state machine says.
+
+use std::sync::Arc;
+
+use rejoin_core::AttachmentId;
+use rejoin_core::lifetime::Verdict;
+use rejoin_core::record::Ending;
+use rejoin_core::session::{Input, LeaveReason, Output, PublishRefused, Published, Tell, Ticket};
+use rejoin_core::state::{Append, Attach, AttachRefused, Detach, End, Enter, EnterRefused, Keep};
+use rejoin_store::{Body, Failure, PageLimit};
+
+use super::{Done, Driver};
+use crate::attachment::Told;
+use crate::error::{append_refused, flatten};
+use crate::hook::Cleanup;
+use crate::sessions::Shared;
+
+impl Driver {
+    pub(super) fn carry_out_all(&mut self) {
+        while let Some(output) = self.session.poll_output() {
+            self.carry_out(output);
+        }
+    }
+
+    fn carry_out(&mut self, output: Output) {
+        match output {
+            Output::Attach { attachment, attach } => self.attach(attachment, *attach),
+            Output::Detach { detach, then } => self.detach(detach, then),
+            Output::Ack(ack) => {
+                let (shared, id) = (Arc::clone(&self.shared), self.id.clone());
+                self.client_lane.push(async move { quietly(shared.store.ack(&id, ack).await) });
+            }
+            Output::Enter { ticket, from, enter } => self.enter(ticket, from, *enter),
+            Output::Append(append) => self.append(*append),
+            Output::Read { attachment, after } => {
+                let (shared, id) = (Arc::clone(&self.shared), self.id.clone());
+                self.reads.push(Box::pin(async move {
+                    match shared.store.read(&id, after, PageLimit::default()).await {
+                        Ok(page) => {
+                            let page = page.map(Box::new);
+                            Done::Happened(Input::Page { attachment, after, page })
+                        }
+                        Err(unavailable) => Done::Failed(unavailable),
+                    }
+                }));
+            }
+            Output::ReadEntries { after } => {
+                let (shared, id) = (Arc::clone(&self.shared), self.id.clone());
+                self.reads.push(Box::pin(async move {
+                    let limit = rejoin_core::limits::HAND_ENTRIES;
+                    match shared.store.entries(&id, after, limit).await {
+                        Ok(entries) => Done::Happened(Input::Entries { after, entries }),
+                        Err(unavailable) => Done::Failed(unavailable),
+                    }
+                }));
+            }
+            Output::Hand(entries) => self.seat.hand(entries),
+            Output::StopAgent => self.seat.stop(),
+            Output::Published { ticket, result } => self.published(ticket, result),
+            Output::Entered { ticket, result, from: _ } => {
+                if let Some(reply) = self.entering.remove(&ticket) {
+                    let _ = reply.send(result.map_err(Failure::Refused));
+                }
+            }
+            Output::Tell { attachment, tell } => self.tell(attachment, tell),
+            Output::Leave { attachment, reason } => self.leave(attachment, reason),
+            Output::WorkDone(verdict) => self.work_done(verdict),
+        }
+    }
+
+    fn attach(&mut self, attachment: AttachmentId, attach: Attach) {
+        let (shared, id) = (Arc::clone(&self.shared), self.id.clone());
+        self.client_lane.push(async move {
+            let answer = shared.store.attach(&id, attach).await;
+            match flatten(answer, AttachRefused::Ended(Ending::Closed)) {
+                Ok(answer) => {
+                    let answer = Box::new(answer);
+                    Done::Happened(Input::AttachAnswered { attachment, answer })
+                }
+                Err(unavailable) => Done::Failed(unavailable),
+            }
+        });
+    }
+
+    /// Parks the session. The policy has its say, or the hook instead, if there is one: until it
+    /// decides, the session has its longest ttl, so that a hook that never does leaks nothing.
+    fn detach(&mut self, mut detach: Detach, then: Verdict) {
+        let (shared, id) = (Arc::clone(&self.shared), self.id.clone());
+        if shared.hook.is_some() {
+            detach.keep_for = shared.settings.session.lifetime.session_ttl;
+        }
+        self.client_lane.push(async move {
+            match shared.store.detach(&id, detach).await {
+                Ok(()) => {}
+                Err(Failure::Refused(_) | Failure::NotFound) => return Done::Nothing,
+                Err(Failure::Unavailable(unavailable)) => return Done::Failed(unavailable),
+            }
+            shared.deadlines_changed();
+            match (&shared.hook, then) {
+                (Some(_), _) => ask_hook(&shared, &id, detach).await,
+                (None, Verdict::KeepUntil(_)) => Done::Nothing,
+                (None, Verdict::End) => {
+                    let end = End {
+                        ending: Ending::Closed,
+                        only_parked: Some(detach.generation),
+                        only_due: false,
+                        remember_for: shared.settings.remember_for(),
+                        now: detach.now,
+                    };
+                    ended(shared.store.end(&id, end).await)
+                }
+            }
+        });
+    }
+
+    fn enter(&mut self, ticket: Ticket, from: Option<AttachmentId>, enter: Enter<Body>) {
+        let (shared, id) = (Arc::clone(&self.shared), self.id.clone());
+        self.client_lane.push(async move {
+            let answer = shared.store.enter(&id, enter).await;
+            match flatten(answer, EnterRefused::Ended(Ending::Closed)) {
+                Ok(answer) => Done::Happened(Input::EnterAnswered { ticket, from, answer }),
+                Err(unavailable) => Done::Failed(unavailable),
+            }
+        });
+    }
+
+    fn append(&mut self, append: Append<Body>) {
+        let (shared, id) = (Arc::clone(&self.shared), self.id.clone());
+        self.agent_lane.push(async move {
+            match append_refused(shared.store.append(&id, append).await) {
+                Ok(answer) => Done::Happened(Input::Appended(answer)),
+                Err(unavailable) => Done::Failed(unavailable),
+            }
+        });
+    }
+
+    /// The work is done and nobody is there.
+    fn work_done(&mut self, verdict: Verdict) {
+        let (shared, id) = (Arc::clone(&self.shared), self.id.clone());
+        let generation = self.session.record().generation;
+        self.client_lane.push(async move {
+            let now = shared.clock.now();
+            match verdict {
+                Verdict::KeepUntil(until) => {
+                    let answer = shared.store.keep(&id, Keep { generation, until }).await;
+                    shared.deadlines_changed();
+                    quietly(answer)
+                }
+                Verdict::End => {
+                    let end = End {
+                        ending: Ending::Expired,
+                        only_parked: Some(generation),
+                        only_due: false,
+                        remember_for: shared.settings.remember_for(),
+                        now,
+                    };
+                    ended(shared.store.end(&id, end).await)
+                }
+            }
+        });
+    }
+
+    pub(super) fn published(&mut self, ticket: Ticket, result: Result<Published, PublishRefused>) {
+        if let Some(reply) = self.publishing.remove(&ticket) {
+            let _ = reply.send(result.map_err(Failure::Refused));
+        }
+    }
+
+    /// Tells a client something. One that has gone, or lets things pile up, is cut off.
+    fn tell(&mut self, attachment: AttachmentId, tell: Tell) {
+        let Some(outlet) = self.outlets.get(&attachment) else { return };
+        if outlet.try_send(Told::Tell(tell)).is_err() {
+            self.outlets.remove(&attachment);
+            self.handle(Input::Left { attachment });
+        }
+    }
+
+    fn leave(&mut self, attachment: AttachmentId, reason: LeaveReason) {
+        if let Some(outlet) = self.outlets.remove(&attachment) {
+            // If there is no room for the reason, the closed channel says enough.
+            let _ = outlet.try_send(Told::Leave(reason));
+        }
+    }
+}
+
+/// Lets the hook decide. It runs on its own, so that a slow one holds nobody up.
+async fn ask_hook(shared: &Arc<Shared>, id: &rejoin_core::SessionId, detach: Detach) -> Done {
+    let Some(hook) = shared.hook.clone() else { return Done::Nothing };
+    match shared.store.session(id).await {
+        Ok(Some(record)) if record.generation == detach.generation => {
+            let cleanup = Cleanup::new(Arc::clone(shared), &record, detach.now);
+            tokio::spawn(async move { hook.disconnected(record, cleanup).await });
+            Done::Nothing
+        }
+        Ok(Some(_) | None) => Done::Nothing,
+        Err(unavailable) => Done::Failed(unavailable),
+    }
+}
+
+/// For changes whose refusal means that somebody else was faster.
+fn quietly<R>(answer: Result<(), Failure<R>>) -> Done {
+    match answer {
+        Ok(()) | Err(Failure::Refused(_) | Failure::NotFound) => Done::Nothing,
+        Err(Failure::Unavailable(unavailable)) => Done::Failed(unavailable),
+    }
+}
+
+fn ended<T, R>(answer: Result<T, Failure<R>>) -> Done {
+    match answer {
+        Ok(_) => Done::Happened(Input::Ended { by: None }),
+        Err(Failure::Refused(_) | Failure::NotFound) => Done::Nothing,
+        Err(Failure::Unavailable(unavailable)) => Done::Failed(unavailable),
+    }
+}

@@ -1,0 +1,133 @@
+//! The say of whoever embeds Rejoin in what becomes of a session whose client has gone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use rejoin_core::record::{Ending, Record};
+use rejoin_core::state::{End, EndRefused, Keep};
+use rejoin_core::{Generation, SessionId, Timestamp};
+use rejoin_store::{Failure, Unavailable};
+
+use crate::sessions::Shared;
+
+/// Is told when a client has gone.
+#[async_trait]
+pub trait SessionHook: Send + Sync + 'static {
+    /// The last client of `session` has gone. Whoever has `cleanup` decides when the session is
+    /// cleaned up: [now](Cleanup::run), [later](Cleanup::after), or
+    /// [after a condition](Cleanup::when). It may be kept as long as one likes, though never longer
+    /// than `session_ttl`; dropped unused it falls back to the ttl of the settings. Once a client
+    /// has come back it does nothing.
+    async fn disconnected(&self, session: Record, cleanup: Cleanup);
+}
+
+/// The right to clean a session up after one particular disconnect.
+#[derive(Debug)]
+pub struct Cleanup {
+    /// Taken when it is used.
+    claim: Option<Claim>,
+}
+
+#[derive(Clone, Debug)]
+struct Claim {
+    shared: Arc<Shared>,
+    session: SessionId,
+    /// What was parked. A client that came back has a newer one, and then this claim is void.
+    generation: Generation,
+    parked_at: Timestamp,
+}
+
+/// What became of a clean-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CleanedUp {
+    /// The session has ended.
+    Ended,
+    /// A client has come back since, or the session ended otherwise: nothing was done.
+    Stale,
+}
+
+impl Cleanup {
+    pub(crate) fn new(shared: Arc<Shared>, record: &Record, parked_at: Timestamp) -> Self {
+        let (session, generation) = (record.id().clone(), record.generation);
+        Self { claim: Some(Claim { shared, session, generation, parked_at }) }
+    }
+
+    /// The session it is for.
+    pub fn session(&self) -> Option<&SessionId> {
+        self.claim.as_ref().map(|claim| &claim.session)
+    }
+
+    /// Cleans up now.
+    pub async fn run(mut self) -> Result<CleanedUp, Unavailable> {
+        match self.claim.take() {
+            Some(claim) => claim.end().await,
+            None => Ok(CleanedUp::Stale),
+        }
+    }
+
+    /// Cleans up when this much time has passed since the client went. The deadline is stored: it
+    /// holds across a restart, and costs no task.
+    pub async fn after(mut self, delay: Duration) -> Result<(), Unavailable> {
+        match self.claim.take() {
+            Some(claim) => claim.keep_for(delay).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Cleans up once `condition` is fulfilled, unless a client comes back before that.
+    pub async fn when(self, condition: impl Future<Output = ()>) -> Result<CleanedUp, Unavailable> {
+        condition.await;
+        self.run().await
+    }
+}
+
+impl Drop for Cleanup {
+    fn drop(&mut self) {
+        let Some(claim) = self.claim.take() else { return };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return; // the deadline of `session_ttl`, stored when the client went, still stands
+        };
+        runtime.spawn(async move {
+            let ttl = claim.shared.settings.session.lifetime.idle_ttl();
+            if let Err(error) = claim.keep_for(ttl).await {
+                tracing::warn!(session = %claim.session, %error, "a session keeps its longest ttl");
+            }
+        });
+    }
+}
+
+impl Claim {
+    async fn end(&self) -> Result<CleanedUp, Unavailable> {
+        let end = End {
+            ending: Ending::Closed,
+            only_parked: Some(self.generation),
+            only_due: false,
+            remember_for: self.shared.settings.remember_for(),
+            now: self.shared.clock.now(),
+        };
+        match self.shared.end(&self.session, end).await {
+            Ok(_) => Ok(CleanedUp::Ended),
+            Err(Failure::NotFound) => Ok(CleanedUp::Stale),
+            Err(Failure::Refused(
+                EndRefused::Stale(_)
+                | EndRefused::Attached
+                | EndRefused::NotDue(_)
+                | EndRefused::Already,
+            )) => Ok(CleanedUp::Stale),
+            Err(Failure::Unavailable(unavailable)) => Err(unavailable),
+        }
+    }
+
+    async fn keep_for(&self, ttl: Duration) -> Result<(), Unavailable> {
+        let ttl = ttl.min(self.shared.settings.session.lifetime.session_ttl);
+        let keep = Keep { generation: self.generation, until: self.parked_at + ttl };
+        match self.shared.store.keep(&self.session, keep).await {
+            Ok(()) | Err(Failure::NotFound | Failure::Refused(_)) => {
+                self.shared.deadlines_changed();
+                Ok(())
+            }
+            Err(Failure::Unavailable(unavailable)) => Err(unavailable),
+        }
+    }
+}

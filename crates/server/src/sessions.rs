@@ -1,0 +1,367 @@
+//! All sessions of a server: where they are made, attached to, spoken to and ended. A session that
+//! is live has a driver; every other one is a row in the store.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rejoin_core::log::{EntryKind, MessageDigest};
+use rejoin_core::page::Body;
+use rejoin_core::record::{About, Ending, Kind, Record, Transport};
+use rejoin_core::resume::Asked;
+use rejoin_core::session::{AttachRequest, Input, Publication, Published, Settings};
+use rejoin_core::state::{
+    Attach, AttachRefused, Create, End, EndRefused, EnterRefused, Entered, Takeover, TokenUse,
+};
+use rejoin_core::{AttachmentId, Epoch, LogId, Principal, ProcessId, SessionId};
+use rejoin_store::{Failure, Query, Store, Unavailable};
+use tokio::sync::{Notify, mpsc, watch};
+
+use crate::agent::Agent;
+use crate::attachment::{Attachment, WAITING_TELLS};
+use crate::clock::Clock;
+use crate::driver::{Command, Driver, WAITING_COMMANDS};
+use crate::error::{AttachError, CreateError, EndError, PublishError};
+use crate::hook::SessionHook;
+use crate::{random, reaper};
+
+/// How a server treats its sessions.
+#[derive(Clone, Debug)]
+pub struct ServerSettings {
+    /// What each live session runs under.
+    pub session: Settings,
+    /// What becomes of a client that is attached when another one comes.
+    pub takeover: Takeover,
+    /// How long an exported state is good.
+    pub state_ttl: Duration,
+}
+
+impl Default for ServerSettings {
+    fn default() -> Self {
+        Self {
+            session: Settings::default(),
+            takeover: Takeover::Replace,
+            state_ttl: Duration::from_secs(24 * 60 * 60),
+        }
+    }
+}
+
+impl ServerSettings {
+    /// How long an ended session is remembered: until no credential of its can live any more.
+    pub fn remember_for(&self) -> Duration {
+        self.state_ttl.max(self.session.token_ttl)
+    }
+}
+
+/// A client that wants to be attached. Who it is has been established.
+#[derive(Clone, Debug)]
+pub struct Client {
+    /// Who it is.
+    pub principal: Principal,
+    /// How it is connected.
+    pub transport: Transport,
+    /// Where it wants to go on; nothing for a session that was made for it just now.
+    pub asked: Option<Asked>,
+    /// The reconnect token it brought, verified.
+    pub token: Option<TokenUse>,
+}
+
+/// All sessions of a server. Cheap to clone.
+#[derive(Clone)]
+pub struct Sessions {
+    shared: Arc<Shared>,
+}
+
+/// What is put together before a server begins.
+pub struct Builder {
+    store: Arc<dyn Store>,
+    settings: ServerSettings,
+    clock: Clock,
+    hook: Option<Arc<dyn SessionHook>>,
+    agent: Option<Arc<dyn Agent>>,
+}
+
+/// What everything in a server has in common.
+pub(crate) struct Shared {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) settings: ServerSettings,
+    pub(crate) clock: Clock,
+    pub(crate) process: ProcessId,
+    pub(crate) hook: Option<Arc<dyn SessionHook>>,
+    pub(crate) agent: Option<Arc<dyn Agent>>,
+    /// Woken when a deadline in the store may have come nearer.
+    pub(crate) deadlines: Notify,
+    stop: watch::Sender<bool>,
+    drivers: Mutex<HashMap<SessionId, mpsc::Sender<Command>>>,
+    last_attachment: AtomicU64,
+}
+
+impl Builder {
+    /// With these settings instead of the defaults.
+    #[must_use]
+    pub fn settings(mut self, settings: ServerSettings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// With this time line, which the store was opened under.
+    #[must_use]
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// With a say in what becomes of sessions whose client has gone.
+    #[must_use]
+    pub fn hook(mut self, hook: impl SessionHook) -> Self {
+        self.hook = Some(Arc::new(hook));
+        self
+    }
+
+    /// With an agent that does the work.
+    #[must_use]
+    pub fn agent(mut self, agent: impl Agent) -> Self {
+        self.agent = Some(Arc::new(agent));
+        self
+    }
+
+    /// Begins: from now on deadlines are looked after. To be called inside a tokio runtime.
+    pub fn start(self) -> Result<Sessions, Unavailable> {
+        let shared = Arc::new(Shared {
+            store: self.store,
+            settings: self.settings,
+            clock: self.clock,
+            process: ProcessId::from_random(random::bytes()?),
+            hook: self.hook,
+            agent: self.agent,
+            deadlines: Notify::new(),
+            stop: watch::Sender::new(false),
+            drivers: Mutex::default(),
+            last_attachment: AtomicU64::new(0),
+        });
+        tokio::spawn(reaper::run(Arc::clone(&shared)));
+        Ok(Sessions { shared })
+    }
+}
+
+impl Sessions {
+    /// Sessions that are kept in `store`.
+    pub fn builder(store: Arc<dyn Store>) -> Builder {
+        let (settings, clock) = (ServerSettings::default(), Clock::start());
+        Builder { store, settings, clock, hook: None, agent: None }
+    }
+
+    /// Makes a session for a principal. `client` is what its client says of itself, as JSON.
+    pub async fn create(
+        &self,
+        principal: &Principal,
+        kind: Kind,
+        client: &str,
+    ) -> Result<Record, CreateError> {
+        let about = About {
+            id: SessionId::from_random(random::bytes()?),
+            principal: principal.clone(),
+            kind,
+            client: client.into(),
+            created_at: self.shared.clock.now(),
+        };
+        let log = LogId::from_random(random::bytes()?);
+        let epoch = Epoch::from_random(random::bytes()?);
+        let keep_for = self.shared.settings.session.lifetime.session_ttl;
+        let record = self.shared.store.create(Create { about, log, epoch, keep_for }).await?;
+        self.shared.deadlines_changed();
+        Ok(record)
+    }
+
+    /// A session of this principal; nothing if there is none, or it is somebody else's.
+    pub async fn session(
+        &self,
+        principal: &Principal,
+        id: &SessionId,
+    ) -> Result<Option<Record>, Unavailable> {
+        let record = self.shared.store.session(id).await?;
+        Ok(record.filter(|record| record.about.principal == *principal))
+    }
+
+    /// Sessions, in the order of their ids.
+    pub async fn list(&self, query: &Query) -> Result<Vec<Record>, Unavailable> {
+        self.shared.store.sessions(query).await
+    }
+
+    /// Attaches a client. What it is told first is whether that worked.
+    pub async fn attach(&self, id: &SessionId, client: Client) -> Result<Attachment, AttachError> {
+        let record = self.shared.store.session(id).await?.ok_or(Failure::NotFound)?;
+        if record.about.principal != client.principal {
+            return Err(Failure::Refused(AttachRefused::Foreign));
+        }
+        let number = self.shared.last_attachment.fetch_add(1, Ordering::Relaxed) + 1;
+        let attachment = AttachmentId(number);
+        let attach = Attach {
+            principal: client.principal,
+            transport: client.transport,
+            takeover: self.shared.settings.takeover,
+            token: client.token,
+            now: self.shared.clock.now(),
+        };
+        let request = Box::new(AttachRequest { attachment, attach, asked: client.asked });
+        let (outlet, told) = mpsc::channel(WAITING_TELLS);
+        let driver = self.shared.driver(&record);
+        let command = Command::Attach { request, outlet };
+        driver.send(command).await.map_err(|_| crate::error::gone())?;
+        Ok(Attachment { id: attachment, session: id.clone(), told, driver })
+    }
+
+    /// Publishes into a session's out log, on behalf of its agent; returns once it is durable.
+    pub async fn publish(
+        &self,
+        id: &SessionId,
+        publication: Publication,
+    ) -> Result<Published, PublishError> {
+        let record = self.shared.store.session(id).await?.ok_or(Failure::NotFound)?;
+        crate::agent::publish(&self.shared.driver(&record), publication).await
+    }
+
+    /// Enters a message in a session's in log; returns once it is durable. With a `message_id` that
+    /// was seen before it is not entered again.
+    pub async fn send(
+        &self,
+        id: &SessionId,
+        kind: EntryKind,
+        message_id: Option<&str>,
+        body: Body,
+    ) -> Result<Entered, Failure<EnterRefused>> {
+        let record = self.shared.store.session(id).await?.ok_or(Failure::NotFound)?;
+        let digest = message_id.map(|id| MessageDigest::of(id, &body));
+        crate::driver::enter(&self.shared.driver(&record), None, kind, digest, body).await
+    }
+
+    /// Ends a session.
+    pub async fn end(&self, id: &SessionId) -> Result<Record, EndError> {
+        let end = End {
+            ending: Ending::Closed,
+            only_parked: None,
+            only_due: false,
+            remember_for: self.shared.settings.remember_for(),
+            now: self.shared.clock.now(),
+        };
+        self.shared.end(id, end).await
+    }
+
+    /// How many sessions are live in this process.
+    pub fn live(&self) -> usize {
+        self.shared.lock_drivers().len()
+    }
+
+    /// Looks after agents of sessions that had work under way when the server stopped, until all of
+    /// them have been started.
+    pub async fn resume_work(&self) -> Result<usize, Unavailable> {
+        let mut query = Query { active_only: true, limit: 256, ..Query::default() };
+        let mut started = 0;
+        loop {
+            let page = self.shared.store.sessions(&query).await?;
+            for record in page.iter().filter(|record| record.has_work()) {
+                drop(self.shared.driver(record));
+                started += 1;
+            }
+            match page.last() {
+                Some(last) => query.after = Some(last.id().clone()),
+                None => return Ok(started),
+            }
+        }
+    }
+
+    /// Tells every client that the server is going down and will be back.
+    pub async fn drain(&self) {
+        let drivers: Vec<_> = self.shared.lock_drivers().values().cloned().collect();
+        for driver in drivers {
+            let _ = driver.send(Command::Input(Input::Drain)).await;
+        }
+    }
+
+    /// Stops looking after deadlines and closes the store. Sessions stay as they are.
+    pub async fn close(&self) -> Result<(), Unavailable> {
+        self.shared.stop.send_replace(true);
+        self.shared.store.close().await
+    }
+}
+
+impl Shared {
+    /// The driver of a session; one is started if it has none.
+    fn driver(self: &Arc<Self>, record: &Record) -> mpsc::Sender<Command> {
+        let mut drivers = self.lock_drivers();
+        if let Some(driver) = drivers.get(record.id()) {
+            return driver.clone();
+        }
+        let (driver, commands) = mpsc::channel(WAITING_COMMANDS);
+        drivers.insert(record.id().clone(), driver.clone());
+        let task = Driver::new(Arc::clone(self), record.clone(), commands, driver.downgrade());
+        tokio::spawn(task.run());
+        driver
+    }
+
+    /// Lets a driver end, if nobody is about to ask it for something. While the lock is held nobody
+    /// can come by a new handle; so if the map has the only one, nothing can be on its way.
+    pub(crate) fn retire(&self, id: &SessionId, commands: &mpsc::Receiver<Command>) -> bool {
+        let mut drivers = self.lock_drivers();
+        let lonely = drivers.get(id).is_none_or(|driver| driver.strong_count() == 1);
+        let retires = lonely && commands.is_empty();
+        if retires {
+            drivers.remove(id);
+        }
+        retires
+    }
+
+    pub(crate) fn remove(&self, id: &SessionId) {
+        self.lock_drivers().remove(id);
+    }
+
+    /// Ends a session, and tells its driver if it has one.
+    pub(crate) async fn end(
+        &self,
+        id: &SessionId,
+        end: End,
+    ) -> Result<Record, Failure<EndRefused>> {
+        let record = self.store.end(id, end).await?;
+        self.deadlines_changed();
+        let driver = self.lock_drivers().get(id).cloned();
+        if let Some(driver) = driver {
+            let _ = driver.send(Command::Input(Input::Ended { by: None })).await;
+        }
+        Ok(record)
+    }
+
+    pub(crate) fn deadlines_changed(&self) {
+        self.deadlines.notify_one();
+    }
+
+    /// Waits until the server stops.
+    pub(crate) async fn stopping(&self) {
+        let mut stop = self.stop.subscribe();
+        // The sender lives as long as we do, so this can't fail before it is true.
+        let _ = stop.wait_for(|stop| *stop).await;
+    }
+
+    fn lock_drivers(&self) -> MutexGuard<'_, HashMap<SessionId, mpsc::Sender<Command>>> {
+        self.drivers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.shared.fmt(f)
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sessions").field("process", &self.process).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
