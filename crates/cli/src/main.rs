@@ -1,1 +1,83 @@
-fn main() {}
+//! The binary `rejoin`. Exit codes: 0 when all went well, 1 when something failed while it ran, 2 when
+//! the settings or the command line are wrong.
+
+mod logging;
+mod serve;
+mod settings;
+
+use std::process::ExitCode;
+
+use clap::{ArgMatches, Command};
+
+use self::settings::{Config, Environment, Flags, check_config};
+
+/// Something failed while it ran.
+const FAILED: u8 = 1;
+/// The settings are wrong; clap uses the same code for a wrong command line.
+const WRONG_SETTINGS: u8 = 2;
+
+fn main() -> ExitCode {
+    let matches = command().get_matches();
+    let (name, matches) = matches.subcommand().unwrap_or(("serve", &matches));
+    match name {
+        "check-config" => with_config(matches, |config| {
+            say(&check_config(&config));
+            ExitCode::SUCCESS
+        }),
+        _ => with_config(matches, serve),
+    }
+}
+
+fn command() -> Command {
+    let serve = Command::new("serve").about("Run the server (what `rejoin` alone does, too)");
+    let check = Command::new("check-config")
+        .about("Check the settings and print those in force, each with where it came from");
+    let rejoin = Command::new("rejoin")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("Connections drop, sessions should not.");
+    Flags::add_to(rejoin)
+        .args_conflicts_with_subcommands(true)
+        .subcommands([Flags::add_to(serve), Flags::add_to(check)])
+}
+
+fn with_config(matches: &ArgMatches, run: impl FnOnce(Config) -> ExitCode) -> ExitCode {
+    match Config::load(&Flags::from_matches(matches), &Environment::of_process()) {
+        Ok(config) => run(config),
+        Err(problems) => {
+            complain(&problems.to_string());
+            ExitCode::from(WRONG_SETTINGS)
+        }
+    }
+}
+
+fn serve(config: Config) -> ExitCode {
+    if let Err(error) = logging::init(config.settings.log, &config.settings.log_level) {
+        complain(&format!("the log can't be started: {error}"));
+        return ExitCode::from(FAILED);
+    }
+    for sentence in config.not_yet_used() {
+        tracing::warn!("{sentence}");
+    }
+    match serve::run(config) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&format!("{error:#}"));
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+/// Says something to the person who started it.
+#[expect(clippy::print_stdout, reason = "the binary's voice: what was asked for goes to stdout")]
+pub(crate) fn say(text: &str) {
+    use std::io::Write as _;
+    let mut out = std::io::stdout().lock();
+    // Whoever closed the pipe does not want to hear it.
+    let _ = write!(out, "{text}").and_then(|()| out.flush());
+}
+
+/// Says what went wrong, on standard error, as a sentence.
+fn complain(sentence: &str) {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stderr().lock(), "rejoin: {sentence}");
+}

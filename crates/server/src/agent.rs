@@ -5,7 +5,6 @@ use rejoin_core::page::{StoredEntry, StoredSnapshot};
 use rejoin_core::record::Record;
 use rejoin_core::session::{Publication, Published};
 use rejoin_core::{SessionId, Term};
-use rejoin_store::Unavailable;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::driver::Command;

@@ -52,9 +52,9 @@ settings! {
     /// Ends a session whose client, though connected, has sent nothing for this long; `off` never does.
     inactivity_timeout: TimeOrOff = Text("off"), at_least "1ms" => Later("WebSocket clients");
     /// Sessions of the whole server; beyond that new ones are refused.
-    max_sessions: Count<usize> = Text("100000"), at_least "1" => Now;
+    max_sessions: Count<usize> = Text("100000"), at_least "1" => Later("limits of the whole server");
     /// Sessions of one principal; beyond that new ones are refused.
-    max_sessions_per_principal: Count<usize> = Text("10000"), at_least "1" => Now;
+    max_sessions_per_principal: Count<usize> = Text("10000"), at_least "1" => Later("limits of the whole server");
     /// Records of reconnect attempts that are kept; the oldest go first.
     audit_max: Count<usize> = Text("100000"), at_least "1" => Now;
 }
@@ -96,7 +96,7 @@ settings! {
     /// `REJOIN_TOKEN_TTL` wins.
     token_ttl: Time = Text("15m"), at_least "1s" => Now;
     /// A file with signing keys, the newest first, in place of `MCP_SESSION_SECRET`.
-    key_file: Maybe<FilePath> = Absent("made in data_dir") => Now;
+    key_file: Maybe<FilePath> = Absent("made in data_dir") => Later("reconnect tokens over the wire");
     /// How long an exported state can be restored.
     state_ttl: Time = Text("24h"), at_least "1s" => Now;
     /// The largest sealed state; it has to fit into a frame, so it must be below `max_frame_bytes`.

@@ -104,8 +104,8 @@ impl<B> SessionState<B> {
         }
     }
 
-    /// Applies an [`End`]: both logs and the snapshot go, the numbering and the tokens' hashes stay
-    /// until the session is forgotten.
+    /// Applies an [`End`]: both logs and the snapshot go. The numbering, the tokens' hashes and, if
+    /// its time ran out, the message ids stay until the session is forgotten.
     pub fn end(&mut self, end: &End) -> Result<(), EndRefused> {
         if !self.is_active() {
             return Err(EndRefused::Already);
@@ -123,7 +123,11 @@ impl<B> SessionState<B> {
         self.vitals.status = Status::Ended { ending: end.ending.clone(), at: end.now, forget_at };
         self.vitals.attached = None;
         self.vitals.lease = None;
-        drop(self.take_contents());
+        let contents = self.take_contents();
+        if end.ending == Ending::Expired {
+            // A client may yet go on from a snapshot and send again what it got no answer for.
+            self.seen = contents.seen;
+        }
         Ok(())
     }
 

@@ -8,7 +8,6 @@ use super::lifecycle::Contents;
 use super::{Create, End, NewSnapshot, SessionState, Snapshot};
 use crate::ids::SessionId;
 use crate::limits;
-use crate::log::{Inbox, OutLog};
 use crate::position::{InSeq, Seq};
 use crate::record::{Ending, SnapshotMark, Status};
 use crate::time::Timestamp;
@@ -94,7 +93,7 @@ pub fn restore<B>(
         LineEnd::Active(id) if id != restore.from => Ok(Restored::Joined(id)),
         LineEnd::Gone(id) if id != restore.from => Err(RestoreRefused::Superseded),
         LineEnd::Active(_) | LineEnd::Gone(_) => {
-            let contents = sessions.find(&restore.from).and_then(|old| take_over(old, &restore));
+            let contents = sessions.find(&restore.from).map(|old| take_over(old, &restore));
             Ok(Restored::Made(Box::new(go_on(restore, contents))))
         }
     }
@@ -121,9 +120,10 @@ fn line_end<B>(from: &SessionId, now: Timestamp, sessions: &mut impl Sessions<B>
     }
 }
 
-/// Ends the old session in favour of the new one and takes what is in it, if it still lived.
-fn take_over<B>(old: &mut SessionState<B>, restore: &Restore<B>) -> Option<Contents<B>> {
-    let contents = old.is_active().then(|| old.take_contents());
+/// Ends the old session in favour of the new one and takes what is left in it: everything if it still
+/// lived, else only how far its numbering had come.
+fn take_over<B>(old: &mut SessionState<B>, restore: &Restore<B>) -> Contents<B> {
+    let contents = old.take_contents();
     let forget_at = match &old.vitals.status {
         Status::Active => restore.now + restore.remember_for,
         Status::Ended { forget_at, .. } => (*forget_at).max(restore.now + restore.remember_for),
@@ -138,12 +138,8 @@ fn take_over<B>(old: &mut SessionState<B>, restore: &Restore<B>) -> Option<Conte
 /// Makes the session that goes on: with what the old one has, or else with what the snapshot says.
 fn go_on<B>(restore: Restore<B>, contents: Option<Contents<B>>) -> SessionState<B> {
     let mut new = SessionState::create(restore.create);
-    match contents {
-        Some(contents) => new.put_contents(contents),
-        None => {
-            new.out = OutLog::starting_after(restore.seq, Seq::ZERO);
-            new.inbox = Inbox::starting_after(restore.in_seq);
-        }
+    if let Some(contents) = contents {
+        new.put_contents(contents);
     }
     let mark = SnapshotMark { seq: restore.seq, in_seq: restore.in_seq, at: restore.taken_at };
     let covers = |mark: &SnapshotMark| (mark.in_seq, mark.seq);

@@ -1,0 +1,270 @@
+//! What of the out log the application has: events in order and once, gaps before what follows them,
+//! acks of what was delivered and of nothing else.
+
+use super::input::Event;
+use super::options::{ACK_DELAY, ACK_EVENTS};
+use crate::position::{Epoch, Position, Seq, SeqRange};
+use crate::resume::Gap;
+use crate::time::Timestamp;
+
+/// How far the application has come in the out log.
+#[derive(Debug)]
+pub(super) struct Delivery {
+    epoch: Option<Epoch>,
+    place: Place,
+    /// A gap that the confirmation spoke of. The position moves when the application is told, not
+    /// before: if the connection breaks in between, the gap is announced again.
+    announced: Option<Announced>,
+    /// The first seq the server said it would send, until it has sent something.
+    begins_at: Option<Seq>,
+    /// Something after the position did not arrive; what lies beyond is dropped.
+    hole: bool,
+    /// A gap was told, and neither an event nor a state since.
+    after_gap: bool,
+    /// Where the position was at the last heartbeat, if the server was ahead.
+    behind_at: Option<Seq>,
+    unacked: u64,
+    ack_due: Option<Timestamp>,
+    counts: DeliveryCounts,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// After this event.
+    After(Seq),
+    /// Right before the next event that comes, whatever its seq.
+    BeforeNext,
+}
+
+#[derive(Debug)]
+struct Announced {
+    gap: Gap,
+    epoch: Epoch,
+}
+
+/// What became of events, for measuring.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeliveryCounts {
+    /// Handed to the application.
+    pub delivered: u64,
+    /// Dropped, because the application has them.
+    pub duplicates: u64,
+    /// Dropped, because something before them is missing; they are sent again.
+    pub out_of_order: u64,
+    /// Gaps told to the application.
+    pub gaps: u64,
+}
+
+/// What to do with an event, or with the announcement of a gap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict<T> {
+    /// Tell the application.
+    Tell(T),
+    /// It knows.
+    Known,
+    /// Something before it is missing.
+    Hole {
+        /// Whether that is news, to be reported.
+        new: bool,
+    },
+}
+
+/// What an ack says.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Ack {
+    pub(super) last_seq: Seq,
+    pub(super) received_count: u64,
+    pub(super) gap_detected: bool,
+}
+
+impl Delivery {
+    pub(super) fn new(position: Option<Position>) -> Self {
+        let (epoch, seq) = match position {
+            Some(Position { epoch, seq }) => (Some(epoch), seq),
+            None => (None, Seq::ZERO),
+        };
+        Self {
+            epoch,
+            place: Place::After(seq),
+            announced: None,
+            begins_at: None,
+            hole: false,
+            after_gap: false,
+            behind_at: None,
+            unacked: 0,
+            ack_due: None,
+            counts: DeliveryCounts::default(),
+        }
+    }
+
+    pub(super) fn epoch(&self) -> Option<&Epoch> {
+        self.epoch.as_ref()
+    }
+
+    /// The last event the application has. Where nobody can say, from the beginning: what is gone is
+    /// then announced as a gap.
+    pub(super) fn last_seq(&self) -> Seq {
+        match self.place {
+            Place::After(seq) => seq,
+            Place::BeforeNext => Seq::ZERO,
+        }
+    }
+
+    pub(super) fn position(&self) -> Option<Position> {
+        self.epoch.clone().map(|epoch| Position { epoch, seq: self.last_seq() })
+    }
+
+    pub(super) fn counts(&self) -> DeliveryCounts {
+        self.counts
+    }
+
+    /// Attached to a session that begins anew.
+    pub(super) fn created(&mut self, epoch: Epoch, replay_from: Seq) {
+        let counts = self.counts;
+        let position = Position { epoch, seq: replay_from.previous() };
+        *self = Self { counts, ..Self::new(Some(position)) };
+    }
+
+    /// Attached again to the same session.
+    pub(super) fn resumed(
+        &mut self,
+        epoch: Epoch,
+        replay_from: Seq,
+        gap: Option<SeqRange>,
+        now: Timestamp,
+    ) {
+        let changed = self.epoch.as_ref().is_some_and(|known| *known != epoch);
+        self.epoch.get_or_insert_with(|| epoch.clone());
+        self.begin(now);
+        self.begins_at = Some(replay_from);
+        let gap = if changed { Some(Gap::PositionUnknown) } else { gap.map(evicted) };
+        self.announced = gap.map(|gap| Announced { gap, epoch });
+    }
+
+    /// Attached to a session that goes on from the snapshot: another epoch, the same numbering.
+    pub(super) fn restored(&mut self, epoch: Epoch, gap: Option<SeqRange>, now: Timestamp) {
+        self.epoch = Some(epoch.clone());
+        self.begin(now);
+        self.begins_at = None;
+        self.announced = gap.map(evicted).map(|gap| Announced { gap, epoch });
+    }
+
+    /// What was on its way on the connection before is not coming any more.
+    fn begin(&mut self, now: Timestamp) {
+        self.hole = false;
+        self.after_gap = false;
+        self.behind_at = None;
+        self.ack_due = (self.unacked > 0).then_some(now + ACK_DELAY);
+    }
+
+    /// An event came. A gap that was announced must have been told before this is asked.
+    pub(super) fn event(&mut self, event: &Event, now: Timestamp) -> Verdict<()> {
+        if let Place::After(last) = self.place {
+            if event.seq <= last {
+                self.counts.duplicates += 1;
+                return Verdict::Known;
+            }
+            if event.seq.steps_from(last) > 1 {
+                self.counts.out_of_order += 1;
+                return self.open_hole();
+            }
+        }
+        self.counts.delivered += 1;
+        self.unacked += 1;
+        self.after_gap = false;
+        self.move_to(Place::After(event.seq), now);
+        Verdict::Tell(())
+    }
+
+    /// The gap that the confirmation spoke of and that is still to be told, if it is not the one that
+    /// `notice` is about to tell in more detail.
+    pub(super) fn untold(&mut self, notice: Option<&Gap>) -> Option<Gap> {
+        match (self.announced.as_ref()?.gap, notice) {
+            (Gap::PositionUnknown, Some(Gap::PositionUnknown))
+            | (Gap::Evicted { .. }, Some(Gap::Evicted { .. })) => None,
+            (gap, _) => Some(gap),
+        }
+    }
+
+    /// A gap is to be told. The position moves past it.
+    pub(super) fn gap(&mut self, gap: Gap, now: Timestamp) -> Verdict<Gap> {
+        let announced = self.announced.take();
+        let (gap, place) = match gap {
+            Gap::PositionUnknown => (gap, self.place_unknown(announced)),
+            Gap::Evicted { missing, lost } => match self.place {
+                Place::After(last) if missing.to <= last => return Verdict::Known,
+                Place::After(last) if missing.from.steps_from(last) > 1 => return self.open_hole(),
+                Place::After(last) => {
+                    let unseen =
+                        |range: SeqRange| SeqRange::new(range.from.max(last.next()), range.to);
+                    let missing = unseen(missing).unwrap_or(missing);
+                    let lost = lost.and_then(unseen);
+                    (Gap::Evicted { missing, lost }, Place::After(missing.to))
+                }
+                Place::BeforeNext => (gap, Place::After(missing.to)),
+            },
+        };
+        self.counts.gaps += 1;
+        self.after_gap = true;
+        self.move_to(place, now);
+        Verdict::Tell(gap)
+    }
+
+    /// The position means nothing to the server: it begins with what it holds.
+    fn place_unknown(&mut self, announced: Option<Announced>) -> Place {
+        if let Some(Announced { epoch, .. }) = announced {
+            self.epoch = Some(epoch);
+        }
+        self.unacked = 0;
+        self.begins_at.map_or(Place::BeforeNext, |first| Place::After(first.previous()))
+    }
+
+    fn open_hole<T>(&mut self) -> Verdict<T> {
+        Verdict::Hole { new: !std::mem::replace(&mut self.hole, true) }
+    }
+
+    fn move_to(&mut self, place: Place, now: Timestamp) {
+        self.place = place;
+        self.begins_at = None;
+        self.hole = false;
+        self.ack_due.get_or_insert(now + ACK_DELAY);
+    }
+
+    /// A state came: whether it stands in for the gap just told.
+    pub(super) fn state_fills_gap(&mut self) -> bool {
+        std::mem::take(&mut self.after_gap)
+    }
+
+    /// A heartbeat came: the ack that answers it. It reports what did not arrive: an open hole, once
+    /// more; or, where the server was ahead and nothing came between two heartbeats, the tail.
+    pub(super) fn heartbeat(&mut self, head: Seq) -> Ack {
+        let last = self.last_seq();
+        let behind = (head > last).then_some(last);
+        let stuck = behind.is_some() && behind == self.behind_at;
+        self.behind_at = behind;
+        self.ack(self.hole || stuck)
+    }
+
+    /// When the next ack is due.
+    pub(super) fn ack_due(&self) -> Option<Timestamp> {
+        // Between a confirmation and the gap it spoke of, the position is one of the past.
+        self.ack_due.filter(|_| self.announced.is_none())
+    }
+
+    /// Whether the next ack is due.
+    pub(super) fn is_ack_due(&self, now: Timestamp) -> bool {
+        self.ack_due().is_some_and(|due| due <= now || self.unacked >= ACK_EVENTS)
+    }
+
+    /// The ack that is due. It stands for everything delivered.
+    pub(super) fn ack(&mut self, gap_detected: bool) -> Ack {
+        let received_count = std::mem::take(&mut self.unacked);
+        self.ack_due = None;
+        Ack { last_seq: self.last_seq(), received_count, gap_detected }
+    }
+}
+
+/// A gap as a confirmation tells it: what the state makes up for is not known yet.
+fn evicted(missing: SeqRange) -> Gap {
+    Gap::Evicted { missing, lost: Some(missing) }
+}

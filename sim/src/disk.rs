@@ -1,0 +1,220 @@
+//! The store, as far as a crash can tell: sessions that are durable, and a queue of writes that are
+//! not yet. Writes take effect in order; a crash loses the queue from some point on.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use rejoin_core::limits::{LogBounds, PAGE_EVENTS};
+use rejoin_core::page::{Body, Page, StoredEntry, StoredEvent};
+use rejoin_core::record::Record;
+use rejoin_core::session::{Input, Ticket};
+use rejoin_core::state::{
+    self, Ack, Append, Attach, Create, Detach, End, EndRefused, Enter, Keep, NewToken, Recovery,
+    Restore, RestoreRefused, Restored, SessionState, TakeLease,
+};
+use rejoin_core::{AttachmentId, Epoch, InSeq, LogId, Seq, SessionId, Term, Timestamp};
+
+use crate::judge::Judge;
+use crate::random::Random;
+
+/// Small bounds, so that eviction is an everyday thing.
+pub(crate) const BOUNDS: LogBounds =
+    LogBounds { events: 12, bytes: 600, retention: Duration::from_secs(30) };
+
+/// A write that a server process has asked for.
+#[derive(Debug)]
+pub(crate) enum Write {
+    Create { connection: u64, create: Box<Create>, token: NewToken },
+    Attach { attachment: AttachmentId, attach: Box<Attach> },
+    Detach(Detach),
+    Ack(Ack),
+    Enter { ticket: Ticket, from: Option<AttachmentId>, enter: Box<Enter<Body>> },
+    Append(Box<Append<Body>>),
+    Lease(TakeLease),
+    Keep(Keep),
+    End(End),
+    Restore { connection: u64, restore: Box<Restore<Body>> },
+}
+
+/// What the process learns once a write is durable.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    Input(Input),
+    Created { connection: u64, record: Box<Record> },
+    Leased(Term),
+    Ended(Result<(), EndRefused>),
+    Restored { connection: u64, result: Result<Box<Record>, RestoreRefused> },
+    Nothing,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Disk {
+    pub(crate) sessions: BTreeMap<SessionId, SessionState<Body>>,
+    queue: VecDeque<(SessionId, Write)>,
+}
+
+impl Disk {
+    pub(crate) fn ask(&mut self, session: &SessionId, write: Write) {
+        self.queue.push_back((session.clone(), write));
+    }
+
+    pub(crate) fn is_calm(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Makes the oldest write durable.
+    pub(crate) fn commit_one(
+        &mut self,
+        now: Timestamp,
+        judge: &mut Judge,
+    ) -> Option<(SessionId, Reply)> {
+        let (id, write) = self.queue.pop_front()?;
+        let before = self.sessions.get(&id).map(SessionState::record);
+        let reply = self.apply(&id, write, now, judge);
+        if let Some(session) = self.sessions.get_mut(&id) {
+            judge.changed(before.as_ref(), session);
+            session.settle(&BOUNDS, now);
+        }
+        Some((id, reply))
+    }
+
+    /// The process dies: some of what it asked for has become durable, the rest never will.
+    pub(crate) fn crash(&mut self, random: &mut Random, now: Timestamp, judge: &mut Judge) {
+        let survive = random.below(self.queue.len() + 1);
+        for _ in 0..survive {
+            self.commit_one(now, judge);
+        }
+        self.queue.clear();
+    }
+
+    /// Another process begins on what is there.
+    pub(crate) fn recover(&mut self, now: Timestamp) {
+        let day = Duration::from_secs(24 * 60 * 60);
+        for session in self.sessions.values_mut() {
+            if session.record().is_active() {
+                session.recover(&Recovery { now, keep_for: day, longest: day });
+            }
+        }
+    }
+
+    /// Some of what was durable is lost, as by a damaged file: the log begins another epoch.
+    pub(crate) fn lose_tail(&mut self, id: &SessionId, random: &mut Random, judge: &mut Judge) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let keep = session.out.len().saturating_sub(1 + random.below(4));
+        let head = session.out.oldest().plus(keep as u64).previous();
+        let mut shorter = rejoin_core::log::OutLog::starting_after(
+            session.out.oldest().previous(),
+            session.out.acked().min(head),
+        );
+        for (seq, held) in session.out.after(Seq::ZERO) {
+            if seq <= head {
+                shorter.push(held.clone());
+            }
+        }
+        shorter.ack(session.out.acked().min(head));
+        session.out = shorter;
+        session.begin_epoch(Epoch::from_random(random.bytes()), LogId::from_random(random.bytes()));
+        judge.lost(session);
+    }
+
+    pub(crate) fn read(&self, id: &SessionId, after: Seq) -> Option<Box<Page>> {
+        let session = self.sessions.get(id)?;
+        let events = session.out.after(after).take(PAGE_EVENTS.min(5)).map(|(seq, held)| {
+            StoredEvent { seq, at: held.at, body: Body::clone(&held.body) }
+        });
+        Some(Box::new(Page { events: events.collect(), record: session.record() }))
+    }
+
+    pub(crate) fn entries(&self, id: &SessionId, after: InSeq) -> Vec<StoredEntry> {
+        let Some(session) = self.sessions.get(id) else { return Vec::new() };
+        let entries = session.inbox.after(after).take(3).map(|(in_seq, entry)| StoredEntry {
+            in_seq,
+            kind: entry.kind,
+            at: entry.at,
+            body: Body::clone(&entry.body),
+        });
+        entries.collect()
+    }
+
+    fn apply(&mut self, id: &SessionId, write: Write, now: Timestamp, judge: &mut Judge) -> Reply {
+        match write {
+            Write::Create { connection, create, token } => {
+                let mut session = SessionState::create(*create);
+                // Refused only if the write waited for longer than the session lives.
+                let _ = session.put_token(token, now);
+                let record = Box::new(session.record());
+                self.sessions.insert(id.clone(), session);
+                Reply::Created { connection, record }
+            }
+            Write::Restore { connection, restore } => {
+                self.restore(connection, *restore, judge)
+            }
+            Write::Attach { .. }
+            | Write::Detach(_)
+            | Write::Ack(_)
+            | Write::Enter { .. }
+            | Write::Append(_)
+            | Write::Lease(_)
+            | Write::Keep(_)
+            | Write::End(_) => match self.sessions.get_mut(id) {
+                Some(session) => apply_to(session, write, judge),
+                None => Reply::Nothing,
+            },
+        }
+    }
+
+    fn restore(&mut self, connection: u64, ask: Restore<Body>, judge: &mut Judge) -> Reply {
+        let from = ask.from.clone();
+        let old = self.sessions.get(&from).map(SessionState::record);
+        let trace = state::trace_of_forgotten(&ask);
+        let result = match state::restore(ask, &mut self.sessions) {
+            Ok(Restored::Joined(id)) => Ok(Box::new(self.sessions[&id].record())),
+            Ok(Restored::Made(new)) => {
+                judge.restored(old.as_ref(), &new);
+                let record = Box::new(new.record());
+                self.sessions.entry(from).or_insert(trace);
+                self.sessions.insert(record.id().clone(), *new);
+                Ok(record)
+            }
+            Err(refused) => Err(refused),
+        };
+        Reply::Restored { connection, result }
+    }
+}
+
+fn apply_to(session: &mut SessionState<Body>, write: Write, judge: &mut Judge) -> Reply {
+    match write {
+        Write::Attach { attachment, attach } => {
+            let answer = Box::new(session.attach(&attach));
+            judge.token_used(&attach, &answer);
+            Reply::Input(Input::AttachAnswered { attachment, answer })
+        }
+        Write::Detach(detach) => {
+            let _ = session.detach(&detach);
+            Reply::Nothing
+        }
+        Write::Ack(ack) => {
+            let _ = session.ack(&ack);
+            Reply::Nothing
+        }
+        Write::Enter { ticket, from, enter } => {
+            let answer = session.enter(*enter);
+            Reply::Input(Input::EnterAnswered { ticket, from, answer })
+        }
+        Write::Append(append) => Reply::Input(Input::Appended(session.append(*append))),
+        Write::Lease(take) => session.take_lease(&take).map_or(Reply::Nothing, Reply::Leased),
+        Write::Keep(keep) => {
+            let _ = session.keep(&keep);
+            Reply::Nothing
+        }
+        Write::End(end) => {
+            let before = session.clone();
+            let result = session.end(&end);
+            if result.is_ok() {
+                judge.ended(&before, &end);
+            }
+            Reply::Ended(result)
+        }
+        Write::Create { .. } | Write::Restore { .. } => Reply::Nothing,
+    }
+}
