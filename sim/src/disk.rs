@@ -119,9 +119,11 @@ impl Disk {
 
     pub(crate) fn read(&self, id: &SessionId, after: Seq) -> Option<Box<Page>> {
         let session = self.sessions.get(id)?;
-        let events = session.out.after(after).take(PAGE_EVENTS.min(5)).map(|(seq, held)| {
-            StoredEvent { seq, at: held.at, body: Body::clone(&held.body) }
-        });
+        let events = session
+            .out
+            .after(after)
+            .take(PAGE_EVENTS.min(5))
+            .map(|(seq, held)| StoredEvent { seq, at: held.at, body: Body::clone(&held.body) });
         Some(Box::new(Page { events: events.collect(), record: session.record() }))
     }
 
@@ -146,9 +148,7 @@ impl Disk {
                 self.sessions.insert(id.clone(), session);
                 Reply::Created { connection, record }
             }
-            Write::Restore { connection, restore } => {
-                self.restore(connection, *restore, judge)
-            }
+            Write::Restore { connection, restore } => self.restore(connection, *restore, judge),
             Write::Attach { .. }
             | Write::Detach(_)
             | Write::Ack(_)

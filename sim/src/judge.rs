@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use rejoin_core::page::Body;
 use rejoin_core::position::SeqRange;
 use rejoin_core::record::{Ending, Record, Status};
-use rejoin_core::resume::Gap;
+use rejoin_core::resume::{Asked, Gap};
+use rejoin_core::session::Confirmed;
 use rejoin_core::state::{Attach, AttachRefused, Attached, End, SessionState, TokenFault};
 use rejoin_core::token::TokenHash;
 use rejoin_core::{EventId, InSeq, LogId, Seq, SessionId, Timestamp};
@@ -128,7 +129,9 @@ impl Judge {
 
     /// A producer was told that its events exist.
     pub(crate) fn confirmed(&mut self, session: Option<&SessionState<Body>>, range: SeqRange) {
-        let Some(session) = session else { panic!("P1: confirmed for a session that is not there") };
+        let Some(session) = session else {
+            panic!("P1: confirmed for a session that is not there")
+        };
         let record = session.record();
         for number in range.from.get()..=range.to.get() {
             let key = (record.log, Seq::new(number));
@@ -209,6 +212,30 @@ impl Judge {
         }
     }
 
+    /// A client was told where it goes on.
+    pub(crate) fn resumed(&mut self, asked: &Asked, confirmed: &Confirmed) {
+        let record = &confirmed.record;
+        let last = asked.last_seq.unwrap_or(record.acked);
+        let unknown = asked.epoch.as_ref().is_some_and(|epoch| *epoch != record.epoch);
+        match confirmed.gap {
+            Some(Gap::PositionUnknown) => {}
+            Some(Gap::Evicted { missing, .. }) => {
+                assert!(!unknown, "P4: a position of another epoch was taken for one of this");
+                assert_eq!(missing.from, last.next(), "P4: the gap begins elsewhere");
+                assert_eq!(confirmed.replay_from, missing.to.next(), "P4: the gap ends elsewhere");
+            }
+            None => {
+                assert!(!unknown, "P4: a position of another epoch was taken for one of this");
+                assert_eq!(confirmed.replay_from, last.next(), "P2: the replay begins elsewhere");
+            }
+        }
+    }
+
+    /// A client found a hole where the network had made none.
+    pub(crate) fn unexplained_hole(&self) {
+        panic!("P2: the server left out an event, and only the client noticed");
+    }
+
     /// An application got an event.
     pub(crate) fn delivered(&mut self, seen: &mut Seen, event: EventId, body: &Body) {
         self.counts.delivered += 1;
@@ -238,7 +265,6 @@ impl Judge {
         }
         seen.gap = Some(gap);
     }
-
 
     /// Somebody tried what must not work.
     pub(crate) fn refused(&mut self, promise: &str, worked: bool) {

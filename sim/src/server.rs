@@ -20,7 +20,7 @@ use rejoin_core::session::{
 };
 use rejoin_core::state::{
     Attach, AttachRefused, Create, End, EnterRefused, Keep, NewSnapshot, NewToken, Restore,
-    Takeover, TakeLease, TokenUse,
+    TakeLease, Takeover, TokenUse,
 };
 use rejoin_core::token::{self, Claims, Grant, TokenHash};
 use rejoin_core::{
@@ -216,6 +216,7 @@ impl Server {
         };
         let issued = token::issue(around.keys, &grant, around.random.bytes(), around.now);
         end.fresh_token = Some(Secret::new(issued.token.as_str()));
+        end.asked = None;
         let token = NewToken { hash: issued.hash, expires_at: issued.expires_at };
         let create = Box::new(new_session(id.clone(), end.principal.clone(), around));
         around.disk.ask(&id, Write::Create { connection, create, token });
@@ -268,7 +269,7 @@ impl Server {
             token,
             now: around.now,
         };
-        let asked = end.asked.take();
+        let asked = end.asked.clone();
         let request = Box::new(AttachRequest { attachment, attach, asked });
         self.live(record);
         self.feed(record.id(), Input::Attach(request), around);
@@ -479,7 +480,9 @@ impl Server {
             .sessions
             .values()
             .map(|session| session.record())
-            .filter(|record| record.is_active() && record.due_at().is_some_and(|at| at <= around.now))
+            .filter(|record| {
+                record.is_active() && record.due_at().is_some_and(|at| at <= around.now)
+            })
             .collect();
         for record in due {
             let generation = record.generation;
@@ -604,7 +607,13 @@ impl Server {
         self.say(connection, event);
     }
 
-    fn tell(&mut self, id: &SessionId, attachment: AttachmentId, tell: Tell, around: &mut Around<'_>) {
+    fn tell(
+        &mut self,
+        id: &SessionId,
+        attachment: AttachmentId,
+        tell: Tell,
+        around: &mut Around<'_>,
+    ) {
         let Some(connection) = self.connection_of(attachment) else { return };
         match tell {
             Tell::Confirmed(confirmed) => self.confirm(connection, *confirmed, around),
@@ -644,6 +653,9 @@ impl Server {
     fn confirm(&mut self, connection: u64, confirmed: Confirmed, around: &mut Around<'_>) {
         let Some(end) = self.connections.get_mut(&connection) else { return };
         let record = &confirmed.record;
+        if let Some(asked) = end.asked.take() {
+            around.judge.resumed(&asked, &confirmed);
+        }
         let token = match (&confirmed.token, end.token.take()) {
             (Some(used), Some((text, claims))) => {
                 let whole = Timestamp::from_millis(used.used_at.as_secs() * 1000);

@@ -1,9 +1,9 @@
 //! Who acts next: one seed decides.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use rejoin_core::client::{ClientCommand, Input, Secret};
+use rejoin_core::client::{ClientCommand, Input, Secret, ServerEvent};
 use rejoin_core::keys::KeyRing;
 use rejoin_core::{Principal, Timestamp};
 
@@ -30,6 +30,8 @@ pub struct World {
     up: BTreeMap<u64, VecDeque<ClientCommand>>,
     /// Tokens that clients have shown.
     shown: Vec<Secret>,
+    /// Connections on which the network has lost a frame in the middle.
+    holed: BTreeSet<u64>,
     last_connection: u64,
     trace: u64,
 }
@@ -48,6 +50,7 @@ impl World {
             connections: BTreeMap::new(),
             up: BTreeMap::new(),
             shown: Vec::new(),
+            holed: BTreeSet::new(),
             last_connection: 0,
             trace: seed,
         };
@@ -75,6 +78,7 @@ impl World {
         for round in 0..4000 {
             self.flush();
             if self.is_at_rest() {
+                self.flush(); // what was said last is still to be delivered
                 break;
             }
             assert!(round < 3999, "P11: the world does not come to rest");
@@ -128,6 +132,7 @@ impl World {
             }
             1 if self.server.is_none() => self.lose_tail(),
             2 => self.end_session(),
+            4..=6 => self.mangle_frame(),
             3 => self.request_state(),
             _ => {}
         }
@@ -184,9 +189,15 @@ impl World {
     }
 
     fn deliver_up(&mut self, connection: u64) {
-        let Some(frame) = self.up.get_mut(&connection).and_then(VecDeque::pop_front) else { return };
-        if let ClientCommand::Reconnect { token: Some(token), .. } = &frame {
-            self.shown.push(token.clone());
+        let Some(frame) = self.up.get_mut(&connection).and_then(VecDeque::pop_front) else {
+            return;
+        };
+        match &frame {
+            ClientCommand::Reconnect { token: Some(token), .. } => self.shown.push(token.clone()),
+            ClientCommand::Ack { gap_detected: true, .. } if !self.holed.remove(&connection) => {
+                self.judge.unexplained_hole();
+            }
+            _ => {}
         }
         let (server, mut around) = self.around();
         if let Some(server) = server {
@@ -268,6 +279,25 @@ impl World {
                 self.tell(app, Input::Wake);
             }
             self.grant_wishes(app);
+        }
+    }
+
+    /// Something between server and client loses an event, or sends it twice. TCP does not do that;
+    /// proxies and bugs do, and a client must neither skip nor double for it.
+    fn mangle_frame(&mut self) {
+        let connected: Vec<u64> = self.connections.values().copied().collect();
+        let Some(connection) = pick(&connected, &mut self.random) else { return };
+        let twice = self.random.one_in(2);
+        let Some(server) = &mut self.server else { return };
+        let Some(end) = server.connection(connection) else { return };
+        if let Some(Down::Event(ServerEvent::Event(event))) = end.outbox.front() {
+            if twice {
+                let again = Down::Event(ServerEvent::Event(event.clone()));
+                end.outbox.push_front(again);
+            } else {
+                end.outbox.pop_front();
+                self.holed.insert(connection);
+            }
         }
     }
 
@@ -419,7 +449,8 @@ impl World {
     }
 
     fn is_at_rest(&self) -> bool {
-        let no_work = |record: &rejoin_core::record::Record| !record.is_active() || !record.has_work();
+        let no_work =
+            |record: &rejoin_core::record::Record| !record.is_active() || !record.has_work();
         let sessions = self.disk.sessions.values().all(|session| no_work(&session.record()));
         let answered = self.apps.iter().all(|app| app.stopped || !app.waits_for_answers());
         let connected = (0..self.apps.len())

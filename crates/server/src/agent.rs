@@ -10,7 +10,8 @@ use tokio::sync::{mpsc, oneshot};
 use crate::driver::Command;
 use crate::error::PublishError;
 
-/// Entries that may wait for an agent in its seat; the rest waits in the in log.
+/// Entries that may wait for an agent in its seat. The driver holds the others it has read, never more
+/// than the in log may hold.
 pub(crate) const WAITING_ENTRIES: usize = 64;
 
 /// Does the work of sessions: is handed what clients send, and says what they are to be told.
@@ -19,8 +20,9 @@ pub(crate) const WAITING_ENTRIES: usize = 64;
 /// that state does not cover, if it or the server dies.
 #[async_trait]
 pub trait Agent: Send + Sync + 'static {
-    /// Works until [`Seat::next`] returns nothing. Returning earlier counts as a death: if there is
-    /// work left, the agent is started anew.
+    /// Works until [`Seat::next`] returns nothing; whoever then goes on for more than a few seconds is
+    /// aborted. Returning earlier counts as a death: if there is work left, the agent is started anew
+    /// after a second. So is one that panics, also while a client is there and waits.
     async fn run(&self, seat: Seat);
 }
 
@@ -29,7 +31,9 @@ pub trait Agent: Send + Sync + 'static {
 pub struct Seat {
     pub(crate) start: Start,
     pub(crate) entries: mpsc::Receiver<StoredEntry>,
-    pub(crate) driver: mpsc::WeakSender<Command>,
+    pub(crate) driver: mpsc::Sender<Command>,
+    /// Which one of the session's agents in this driver sits here.
+    pub(crate) sitting: u64,
 }
 
 /// What an agent goes on from.
@@ -59,20 +63,12 @@ impl Seat {
         self.entries.recv().await
     }
 
-    /// Says something, and returns once it is durable.
+    /// Says something, and returns once it is durable. Refused once another agent sits here.
     pub async fn publish(&self, publication: Publication) -> Result<Published, PublishError> {
-        let driver = self.driver.upgrade().ok_or_else(crate::error::gone)?;
-        publish(&driver, publication).await
+        let (reply, answer) = oneshot::channel();
+        let (publication, sitting) = (Box::new(publication), Some(self.sitting));
+        let command = Command::Publish { publication, sitting, reply };
+        self.driver.send(command).await.map_err(|_| crate::error::gone())?;
+        answer.await.map_err(|_| crate::error::gone())?
     }
-}
-
-pub(crate) async fn publish(
-    driver: &mpsc::Sender<Command>,
-    publication: Publication,
-) -> Result<Published, PublishError> {
-    let (reply, answer) = oneshot::channel();
-    let command = Command::Publish { publication: Box::new(publication), reply };
-    let gone = |_| PublishError::Unavailable(crate::error::gone());
-    driver.send(command).await.map_err(|_| crate::error::gone())?;
-    answer.await.map_err(gone)?
 }

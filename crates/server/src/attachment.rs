@@ -46,6 +46,11 @@ impl Attachment {
         self.told.recv().await
     }
 
+    /// How many things it is to be told wait to be taken.
+    pub fn waiting(&self) -> usize {
+        self.told.len()
+    }
+
     /// Says that the client's socket has taken everything it was told.
     pub async fn taken(&self) -> Result<(), Gone> {
         self.input(Input::Writable { attachment: self.id }).await
@@ -70,7 +75,10 @@ impl Attachment {
         body: Body,
     ) -> Result<Entered, Failure<EnterRefused>> {
         let digest = message_id.map(|id| MessageDigest::of(id, &body));
-        crate::driver::enter(&self.driver, Some(self.id), kind, digest, body).await
+        let (reply, answer) = oneshot::channel();
+        let outgoing = Outgoing { from: Some(self.id), kind, digest, body, reply };
+        self.driver.send(Command::Enter(outgoing)).await.map_err(|_| crate::error::gone())?;
+        answer.await.map_err(|_| crate::error::gone())?
     }
 
     async fn input(&self, input: Input) -> Result<(), Gone> {
@@ -80,15 +88,9 @@ impl Attachment {
 
 impl Drop for Attachment {
     fn drop(&mut self) {
-        // The driver also notices the closed channel when it next tells this attachment something;
-        // this only makes it sooner.
-        let left = Command::Input(Input::Left { attachment: self.id });
-        if let Err(mpsc::error::TrySendError::Full(left)) = self.driver.try_send(left) {
-            let driver = self.driver.clone();
-            tokio::spawn(async move {
-                let _ = driver.send(left).await;
-            });
-        }
+        // The driver notices the closed channel whenever it is awake; this wakes it. If its queue is
+        // full it is awake.
+        let _ = self.driver.try_send(Command::Input(Input::Left { attachment: self.id }));
     }
 }
 

@@ -1,6 +1,6 @@
 //! The task behind a live session. It owns the state machine, feeds it what happens and carries out
-//! what it says. It ends when nobody is attached and nothing is left to do; the session goes on as a
-//! row in the store.
+//! what it says. It ends when nobody is attached and nothing is left to do, and the session goes on as
+//! a row in the store; or when the store fails; or when the server stops. [`crate::tasks`] awaits it.
 
 mod carry_out;
 mod seat;
@@ -11,25 +11,30 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use rejoin_core::log::{EntryKind, MessageDigest};
-use rejoin_core::page::Body;
+use rejoin_core::codes::CloseCode;
+use rejoin_core::limits::WAITING_PUBLICATIONS;
 use rejoin_core::record::Record;
-use rejoin_core::session::{AttachRequest, Input, Publication, Published, Session, Ticket};
+use rejoin_core::session::{
+    AttachRequest, Input, LeaveReason, Publication, Published, Session, Ticket,
+};
 use rejoin_core::state::{EnterRefused, Entered};
-use rejoin_core::{AttachmentId, SessionId, Term};
+use rejoin_core::{AttachmentId, SessionId};
 use rejoin_store::{Failure, Unavailable};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::sleep_until;
 
-use self::seat::SeatKeeper;
+use self::seat::{Leased, SeatKeeper};
 use crate::agent::Start;
 use crate::attachment::{Outgoing, Told};
 use crate::error::PublishError;
 use crate::lane::{Call, Lane};
-use crate::sessions::Shared;
+use crate::shared::Shared;
 
 /// Commands that may wait for a driver; beyond that whoever asks waits.
 pub(crate) const WAITING_COMMANDS: usize = 256;
+
+/// Calls of the client's side that may wait for the store; beyond that no command is taken.
+const WAITING_CALLS: usize = 64;
 
 /// How long a driver without a deadline sleeps.
 const FAR_OFF: Duration = Duration::from_secs(3600);
@@ -45,16 +50,18 @@ pub(crate) enum Command {
     /// Publish.
     Publish {
         publication: Box<Publication>,
+        /// The agent that says it; none for a backend that speaks from outside.
+        sitting: Option<u64>,
         reply: oneshot::Sender<Result<Published, PublishError>>,
     },
 }
 
 /// What the answer to a call of the store means.
-pub(super) enum Done {
+enum Done {
     /// This is what happened.
     Happened(Input),
-    /// The store has answered who has the lease: this process, under this term, or another.
-    Leased(Option<Term>),
+    /// The store has answered who has the lease.
+    Leased(Leased),
     /// Everything the agent goes on from; nothing if the session is gone.
     Start(Option<Box<Start>>),
     /// Nothing that matters here.
@@ -63,9 +70,46 @@ pub(super) enum Done {
     Failed(Unavailable),
 }
 
-pub(crate) struct Driver {
+/// Drives a session until it is idle, its store fails or the server stops.
+pub(crate) async fn drive(
+    shared: Arc<Shared>,
+    id: SessionId,
+    commands: mpsc::Receiver<Command>,
+    handle: mpsc::Sender<Command>,
+) {
+    // Forgotten last, when the queue is closed; also if something below panics.
+    let _registered = Registered { shared: Arc::clone(&shared), id: id.clone() };
+    let commands = commands; // dropped before that, as an argument would not be
+    // Read only now that nobody else in this process can change the session: what a caller has read
+    // before may be older than what the driver before us did.
+    match shared.store.session(&id).await {
+        Ok(Some(record)) => Driver::new(shared, record, commands, handle).run().await,
+        Ok(None) => {}
+        Err(unavailable) => not_served(&id, &unavailable),
+    }
+}
+
+struct Registered {
+    shared: Arc<Shared>,
+    id: SessionId,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.shared.drivers.forget(&self.id);
+    }
+}
+
+/// Whoever waits learns it by the dropped reply, clients by the closed channel; both may come back
+/// when the server has been started again.
+fn not_served(id: &SessionId, unavailable: &Unavailable) {
+    tracing::error!(session = %id, %unavailable, "a session is not served any more");
+}
+
+struct Driver {
     id: SessionId,
     shared: Arc<Shared>,
+    stop: watch::Receiver<bool>,
     session: Session,
     commands: mpsc::Receiver<Command>,
     outlets: BTreeMap<AttachmentId, mpsc::Sender<Told>>,
@@ -82,18 +126,17 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    pub(crate) fn new(
+    fn new(
         shared: Arc<Shared>,
         record: Record,
         commands: mpsc::Receiver<Command>,
-        handle: mpsc::WeakSender<Command>,
+        handle: mpsc::Sender<Command>,
     ) -> Self {
-        let id = record.id().clone();
         Self {
-            seat: SeatKeeper::new(handle),
+            id: record.id().clone(),
+            stop: shared.stop.subscribe(),
             session: Session::new(record, shared.settings.session.clone()),
             shared,
-            id,
             commands,
             outlets: BTreeMap::new(),
             entering: BTreeMap::new(),
@@ -102,46 +145,54 @@ impl Driver {
             client_lane: Lane::new(),
             agent_lane: Lane::new(),
             reads: FuturesUnordered::new(),
+            seat: SeatKeeper::new(handle),
         }
     }
 
-    /// Drives the session until it is idle, its store fails or the server stops.
-    pub(crate) async fn run(mut self) {
-        loop {
+    async fn run(mut self) {
+        let end = loop {
+            self.notice_gone();
             self.carry_out_all();
             self.look_after_agent();
-            if self.is_idle() && self.shared.retire(&self.id, &self.commands) {
+            if self.shared.is_stopping() {
+                break self.finish().await;
+            }
+            if self.is_idle() && !self.give_up_lease() && self.retire() {
                 return;
             }
-            match self.step().await {
-                Ok(()) => {}
-                Err(unavailable) => return self.fail(&unavailable),
+            if let Err(unavailable) = self.step().await {
+                break Err(unavailable);
             }
+        };
+        if let Err(unavailable) = end {
+            not_served(&self.id, &unavailable);
         }
     }
 
-    /// Waits for one thing to happen and takes it in.
+    /// Waits for one thing to happen and takes it in. Time comes before commands, or a client that
+    /// never stops sending would never be sent a heartbeat.
     async fn step(&mut self) -> Result<(), Unavailable> {
         let now = self.shared.clock.now();
-        let pause_ends = self.seat.pause_ends(now);
-        let deadline = self.session.next_deadline().into_iter().chain(pause_ends).min();
-        let far_off = now + FAR_OFF;
-        let wake = self.shared.clock.instant(deadline.unwrap_or(far_off));
+        let deadlines = self.session.next_deadline().into_iter().chain(self.seat.deadlines(now));
+        let wake = self.shared.clock.instant(deadlines.min().unwrap_or(now + FAR_OFF));
+        let takes_commands = self.takes_commands();
         let done = tokio::select! {
             biased;
             done = self.client_lane.next() => done,
             done = self.agent_lane.next() => done,
             Some(done) = self.reads.next() => done,
             ended = self.seat.ended() => self.agent_ended(ended),
-            command = self.commands.recv(), if self.takes_commands() => match command {
-                Some(command) => self.on_command(command),
-                None => Done::Nothing,
-            },
+            () = stopped(&mut self.stop) => Done::Nothing,
             () = sleep_until(wake) => Done::Happened(Input::Tick),
+            Some(command) = self.commands.recv(), if takes_commands => self.on_command(command),
         };
+        self.take_in(done)
+    }
+
+    fn take_in(&mut self, done: Done) -> Result<(), Unavailable> {
         match done {
             Done::Happened(input) => self.handle(input),
-            Done::Leased(term) => self.leased(term),
+            Done::Leased(leased) => self.leased(leased),
             Done::Start(start) => self.start_agent(start),
             Done::Nothing => {}
             Done::Failed(unavailable) => return Err(unavailable),
@@ -156,15 +207,67 @@ impl Driver {
         self.session.handle(input, self.shared.clock.now());
     }
 
+    /// A client whose attachment was dropped has left, whether or not there was room to say so.
+    fn notice_gone(&mut self) {
+        let gone = self.outlets.iter().filter(|(_, outlet)| outlet.is_closed());
+        for attachment in gone.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.handle(Input::Left { attachment });
+        }
+    }
+
+    /// The server stops: clients are told to come back, the agent is stopped, and what is on its way
+    /// to the store gets there. Nobody is detached: the session is parked when the server is back.
+    async fn finish(&mut self) -> Result<(), Unavailable> {
+        self.commands.close();
+        while let Ok(command) = self.commands.try_recv() {
+            drop(command); // whoever waits for it is told that the session is not served any more
+        }
+        self.seat.dismiss();
+        for attachment in self.outlets.keys().copied().collect::<Vec<_>>() {
+            self.leave(attachment, LeaveReason::Closed(CloseCode::Draining));
+        }
+        loop {
+            self.carry_out_all();
+            self.give_up_lease();
+            if self.client_lane.is_empty() && self.agent_lane.is_empty() {
+                return Ok(());
+            }
+            let done = tokio::select! {
+                done = self.client_lane.next() => done,
+                done = self.agent_lane.next() => done,
+            };
+            if !matches!(done, Done::Start(_)) {
+                self.take_in(done)?;
+            }
+        }
+    }
+
+    fn retire(&mut self) -> bool {
+        self.shared.drivers.retire(&self.id, &mut self.commands)
+    }
+
     /// Whether there is room for what a command may bring. While there is not, commands wait in
     /// their queue and whoever sends them waits too.
     fn takes_commands(&self) -> bool {
-        !self.seat.is_leased() || self.session.accepts_publication()
+        let may_publish = match self.seat.is_leased() {
+            true => self.session.accepts_publication(),
+            false => self.seat.early_publications() < WAITING_PUBLICATIONS,
+        };
+        may_publish && self.client_lane.len() < WAITING_CALLS
     }
 
+    /// Nobody is there and nothing is on its way. Work keeps a driver only where there is an agent to
+    /// do it; a backend that does it from outside wakes one when it speaks.
     fn is_idle(&self) -> bool {
         let calm = self.client_lane.is_empty() && self.agent_lane.is_empty();
-        self.session.is_idle() && calm && self.reads.is_empty() && self.seat.is_empty()
+        let quiet = self.reads.is_empty() && self.outlets.is_empty() && self.seat.is_empty();
+        calm && quiet && !self.session.awaits_store() && !self.has_work_here()
+    }
+
+    /// Whether there is something to do for an agent of this process.
+    fn has_work_here(&self) -> bool {
+        let here = self.shared.agent.is_some() && !self.session.is_over();
+        here && self.session.record().has_work()
     }
 
     fn on_command(&mut self, command: Command) -> Done {
@@ -180,10 +283,10 @@ impl Driver {
                 self.entering.insert(ticket, reply);
                 Done::Happened(Input::Message(Box::new(message)))
             }
-            Command::Publish { publication, reply } => {
+            Command::Publish { publication, sitting, reply } => {
                 let ticket = self.next_ticket();
                 self.publishing.insert(ticket, reply);
-                self.publish(ticket, publication)
+                self.publish(ticket, sitting, publication)
             }
         }
     }
@@ -192,26 +295,9 @@ impl Driver {
         self.last_ticket += 1;
         Ticket(self.last_ticket)
     }
-
-    /// The store does not work any more. Whoever waits learns it by the dropped reply, clients by
-    /// the closed connection; both may come back when the server has been started again.
-    fn fail(self, unavailable: &Unavailable) {
-        tracing::error!(session = %self.id, %unavailable, "a session is not served any more");
-        self.shared.remove(&self.id);
-    }
 }
 
-/// Asks a driver to enter a message, and waits until it is durable.
-pub(crate) async fn enter(
-    driver: &mpsc::Sender<Command>,
-    from: Option<AttachmentId>,
-    kind: EntryKind,
-    digest: Option<MessageDigest>,
-    body: Body,
-) -> Result<Entered, Failure<EnterRefused>> {
-    let (reply, answer) = oneshot::channel();
-    let outgoing = Outgoing { from, kind, digest, body, reply };
-    let gone = || Failure::Unavailable(crate::error::gone());
-    driver.send(Command::Enter(outgoing)).await.map_err(|_| gone())?;
-    answer.await.map_err(|_| gone())?
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    // An error means that the server is gone altogether.
+    let _ = stop.wait_for(|stop| *stop).await;
 }

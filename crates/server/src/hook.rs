@@ -1,6 +1,8 @@
 //! The say of whoever embeds Rejoin in what becomes of a session whose client has gone.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -8,8 +10,12 @@ use rejoin_core::record::{Ending, Record};
 use rejoin_core::state::{End, EndRefused, Keep};
 use rejoin_core::{Generation, SessionId, Timestamp};
 use rejoin_store::{Failure, Unavailable};
+use tokio::time::timeout;
 
-use crate::sessions::Shared;
+use crate::shared::Shared;
+
+/// How often whoever waits for a condition looks whether there is still something to wait for.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
 /// Is told when a client has gone.
 #[async_trait]
@@ -29,7 +35,7 @@ pub struct Cleanup {
     claim: Option<Claim>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Claim {
     shared: Arc<Shared>,
     session: SessionId,
@@ -50,6 +56,7 @@ pub enum CleanedUp {
 impl Cleanup {
     pub(crate) fn new(shared: Arc<Shared>, record: &Record, parked_at: Timestamp) -> Self {
         let (session, generation) = (record.id().clone(), record.generation);
+        shared.claims.lock().insert(session.clone(), generation);
         Self { claim: Some(Claim { shared, session, generation, parked_at }) }
     }
 
@@ -75,9 +82,16 @@ impl Cleanup {
         }
     }
 
-    /// Cleans up once `condition` is fulfilled, unless a client comes back before that.
+    /// Cleans up once `condition` is fulfilled, unless a client comes back before that or the session
+    /// ends; then it does not wait for the condition much longer.
     pub async fn when(self, condition: impl Future<Output = ()>) -> Result<CleanedUp, Unavailable> {
-        condition.await;
+        let Some(claim) = &self.claim else { return Ok(CleanedUp::Stale) };
+        let mut condition = pin!(condition);
+        while timeout(LOOK_AGAIN, &mut condition).await.is_err() {
+            if claim.is_void().await? {
+                return Ok(CleanedUp::Stale);
+            }
+        }
         self.run().await
     }
 }
@@ -85,10 +99,9 @@ impl Cleanup {
 impl Drop for Cleanup {
     fn drop(&mut self) {
         let Some(claim) = self.claim.take() else { return };
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-            return; // the deadline of `session_ttl`, stored when the client went, still stands
-        };
-        runtime.spawn(async move {
+        let shared = Arc::clone(&claim.shared);
+        // If the server is gone, the deadline of `session_ttl`, stored when the client went, stands.
+        shared.tasks.spawn(async move {
             let ttl = claim.shared.settings.session.lifetime.idle_ttl();
             if let Err(error) = claim.keep_for(ttl).await {
                 tracing::warn!(session = %claim.session, %error, "a session keeps its longest ttl");
@@ -119,6 +132,12 @@ impl Claim {
         }
     }
 
+    /// Whether a client has come back since, or the session has ended.
+    async fn is_void(&self) -> Result<bool, Unavailable> {
+        let record = self.shared.store.session(&self.session).await?;
+        Ok(record.is_none_or(|record| !record.is_active() || record.generation != self.generation))
+    }
+
     async fn keep_for(&self, ttl: Duration) -> Result<(), Unavailable> {
         let ttl = ttl.min(self.shared.settings.session.lifetime.session_ttl);
         let keep = Keep { generation: self.generation, until: self.parked_at + ttl };
@@ -129,5 +148,45 @@ impl Claim {
             }
             Err(Failure::Unavailable(unavailable)) => Err(unavailable),
         }
+    }
+}
+
+/// A claim that was used, after what it did, does not keep others from deciding.
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let mut claims = self.shared.claims.lock();
+        if claims.get(&self.session) == Some(&self.generation) {
+            claims.remove(&self.session);
+        }
+    }
+}
+
+/// The newest disconnect of each session that the hook has not decided about yet.
+#[derive(Default)]
+pub(crate) struct Claims(Mutex<HashMap<SessionId, Generation>>);
+
+impl Claims {
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Generation>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shared {
+    /// Whether it is the hook that says how long a parked session is kept: it has not decided yet, or
+    /// it has set a deadline nearer than the longest.
+    pub(crate) async fn hook_decides(
+        &self,
+        id: &SessionId,
+        generation: Generation,
+    ) -> Result<bool, Unavailable> {
+        if self.hook.is_none() {
+            return Ok(false);
+        }
+        if self.claims.lock().get(id) == Some(&generation) {
+            return Ok(true);
+        }
+        let longest = self.settings.session.lifetime.session_ttl;
+        let record = self.store.session(id).await?;
+        Ok(record.is_some_and(|record| record.expires_at < record.last_activity + longest))
     }
 }

@@ -26,6 +26,10 @@ impl<T> Lane<T> {
         self.calls.is_empty()
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.calls.len()
+    }
+
     /// The answer to the oldest call; never if there is none. Nothing is lost if it is dropped.
     pub(crate) async fn next(&mut self) -> T {
         poll_fn(|context| {

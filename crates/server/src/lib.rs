@@ -48,6 +48,8 @@ mod lane;
 mod random;
 mod reaper;
 mod sessions;
+mod shared;
+mod tasks;
 
 /// The rules: [`rejoin_core`].
 pub use rejoin_core as core;

@@ -11,7 +11,7 @@ use rejoin_core::state::{End, Keep};
 use rejoin_store::{Failure, Unavailable};
 use tokio::time::sleep_until;
 
-use crate::sessions::Shared;
+use crate::shared::Shared;
 
 /// Sessions looked at in one go.
 const AT_ONCE: usize = 256;
@@ -52,7 +52,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 async fn sweep(shared: &Arc<Shared>, now: Timestamp) -> Result<Option<Timestamp>, Unavailable> {
     for _ in 0..ROUNDS {
         let due = shared.store.due(now, AT_ONCE).await?;
-        if due.records.is_empty() {
+        if due.records.is_empty() || shared.is_stopping() {
             return Ok(due.next);
         }
         for record in &due.records {

@@ -1,31 +1,36 @@
 //! All sessions of a server: where they are made, attached to, spoken to and ended. A session that
 //! is live has a driver; every other one is a row in the store.
 
-use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use rejoin_core::log::{EntryKind, MessageDigest};
 use rejoin_core::page::Body;
 use rejoin_core::record::{About, Ending, Kind, Record, Transport};
 use rejoin_core::resume::Asked;
 use rejoin_core::session::{AttachRequest, Input, Publication, Published, Settings};
 use rejoin_core::state::{
-    Attach, AttachRefused, Create, End, EndRefused, EnterRefused, Entered, Takeover, TokenUse,
+    Attach, AttachRefused, Create, End, EnterRefused, Entered, Takeover, TokenUse,
 };
-use rejoin_core::{AttachmentId, Epoch, LogId, Principal, ProcessId, SessionId};
+use rejoin_core::{Epoch, LogId, Principal, ProcessId, SessionId};
 use rejoin_store::{Failure, Query, Store, Unavailable};
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use crate::agent::Agent;
-use crate::attachment::{Attachment, WAITING_TELLS};
+use crate::attachment::{Attachment, Outgoing, WAITING_TELLS};
 use crate::clock::Clock;
-use crate::driver::{Command, Driver, WAITING_COMMANDS};
+use crate::driver::Command;
 use crate::error::{AttachError, CreateError, EndError, PublishError};
-use crate::hook::SessionHook;
+use crate::hook::{Claims, SessionHook};
+use crate::shared::{Drivers, Shared};
+use crate::tasks::Tasks;
 use crate::{random, reaper};
+
+/// How long drivers, agents and hooks have to end when the server is closed.
+const LAST_CALLS: Duration = Duration::from_secs(5);
 
 /// How a server treats its sessions.
 #[derive(Clone, Debug)]
@@ -69,9 +74,21 @@ pub struct Client {
 }
 
 /// All sessions of a server. Cheap to clone.
+///
+/// Everything that runs for it ends with [`Sessions::close`], which waits for that; if the last clone
+/// is dropped instead it ends too, but nobody waits and the store stays open.
 #[derive(Clone)]
 pub struct Sessions {
     shared: Arc<Shared>,
+    _last: Arc<StopWhenDropped>,
+}
+
+struct StopWhenDropped(Arc<Shared>);
+
+impl Drop for StopWhenDropped {
+    fn drop(&mut self) {
+        self.0.stop.send_replace(true);
+    }
 }
 
 /// What is put together before a server begins.
@@ -81,21 +98,6 @@ pub struct Builder {
     clock: Clock,
     hook: Option<Arc<dyn SessionHook>>,
     agent: Option<Arc<dyn Agent>>,
-}
-
-/// What everything in a server has in common.
-pub(crate) struct Shared {
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) settings: ServerSettings,
-    pub(crate) clock: Clock,
-    pub(crate) process: ProcessId,
-    pub(crate) hook: Option<Arc<dyn SessionHook>>,
-    pub(crate) agent: Option<Arc<dyn Agent>>,
-    /// Woken when a deadline in the store may have come nearer.
-    pub(crate) deadlines: Notify,
-    stop: watch::Sender<bool>,
-    drivers: Mutex<HashMap<SessionId, mpsc::Sender<Command>>>,
-    last_attachment: AtomicU64,
 }
 
 impl Builder {
@@ -136,13 +138,16 @@ impl Builder {
             process: ProcessId::from_random(random::bytes()?),
             hook: self.hook,
             agent: self.agent,
+            claims: Claims::default(),
             deadlines: Notify::new(),
+            tasks: Tasks::new(),
             stop: watch::Sender::new(false),
-            drivers: Mutex::default(),
+            drivers: Drivers::default(),
             last_attachment: AtomicU64::new(0),
         });
-        tokio::spawn(reaper::run(Arc::clone(&shared)));
-        Ok(Sessions { shared })
+        shared.tasks.spawn(reaper::run(Arc::clone(&shared)));
+        let last = Arc::new(StopWhenDropped(Arc::clone(&shared)));
+        Ok(Sessions { shared, _last: last })
     }
 }
 
@@ -196,8 +201,7 @@ impl Sessions {
         if record.about.principal != client.principal {
             return Err(Failure::Refused(AttachRefused::Foreign));
         }
-        let number = self.shared.last_attachment.fetch_add(1, Ordering::Relaxed) + 1;
-        let attachment = AttachmentId(number);
+        let attachment = self.shared.next_attachment();
         let attach = Attach {
             principal: client.principal,
             transport: client.transport,
@@ -207,9 +211,7 @@ impl Sessions {
         };
         let request = Box::new(AttachRequest { attachment, attach, asked: client.asked });
         let (outlet, told) = mpsc::channel(WAITING_TELLS);
-        let driver = self.shared.driver(&record);
-        let command = Command::Attach { request, outlet };
-        driver.send(command).await.map_err(|_| crate::error::gone())?;
+        let driver = self.shared.ask(id, Command::Attach { request, outlet }).await?;
         Ok(Attachment { id: attachment, session: id.clone(), told, driver })
     }
 
@@ -219,8 +221,11 @@ impl Sessions {
         id: &SessionId,
         publication: Publication,
     ) -> Result<Published, PublishError> {
-        let record = self.shared.store.session(id).await?.ok_or(Failure::NotFound)?;
-        crate::agent::publish(&self.shared.driver(&record), publication).await
+        self.shared.store.session(id).await?.ok_or(Failure::NotFound)?;
+        let (reply, answer) = oneshot::channel();
+        let publication = Box::new(publication);
+        self.shared.ask(id, Command::Publish { publication, sitting: None, reply }).await?;
+        answer.await.map_err(|_| crate::error::gone())?
     }
 
     /// Enters a message in a session's in log; returns once it is durable. With a `message_id` that
@@ -232,9 +237,12 @@ impl Sessions {
         message_id: Option<&str>,
         body: Body,
     ) -> Result<Entered, Failure<EnterRefused>> {
-        let record = self.shared.store.session(id).await?.ok_or(Failure::NotFound)?;
+        self.shared.store.session(id).await?.ok_or(Failure::NotFound)?;
         let digest = message_id.map(|id| MessageDigest::of(id, &body));
-        crate::driver::enter(&self.shared.driver(&record), None, kind, digest, body).await
+        let (reply, answer) = oneshot::channel();
+        let outgoing = Outgoing { from: None, kind, digest, body, reply };
+        self.shared.ask(id, Command::Enter(outgoing)).await?;
+        answer.await.map_err(|_| crate::error::gone())?
     }
 
     /// Ends a session.
@@ -251,18 +259,21 @@ impl Sessions {
 
     /// How many sessions are live in this process.
     pub fn live(&self) -> usize {
-        self.shared.lock_drivers().len()
+        self.shared.drivers.len()
     }
 
     /// Looks after agents of sessions that had work under way when the server stopped, until all of
-    /// them have been started.
+    /// them have been started; says how many. Without an agent there is nothing to look after.
     pub async fn resume_work(&self) -> Result<usize, Unavailable> {
+        if self.shared.agent.is_none() {
+            return Ok(0);
+        }
         let mut query = Query { active_only: true, limit: 256, ..Query::default() };
         let mut started = 0;
         loop {
             let page = self.shared.store.sessions(&query).await?;
             for record in page.iter().filter(|record| record.has_work()) {
-                drop(self.shared.driver(record));
+                self.shared.wake(record.id());
                 started += 1;
             }
             match page.last() {
@@ -274,89 +285,25 @@ impl Sessions {
 
     /// Tells every client that the server is going down and will be back.
     pub async fn drain(&self) {
-        let drivers: Vec<_> = self.shared.lock_drivers().values().cloned().collect();
-        for driver in drivers {
+        let tell = async |driver: mpsc::Sender<Command>| {
             let _ = driver.send(Command::Input(Input::Drain)).await;
-        }
+        };
+        join_all(self.shared.drivers.all().into_iter().map(tell)).await;
     }
 
-    /// Stops looking after deadlines and closes the store. Sessions stay as they are.
+    /// Ends everything that runs and closes the store. What is on its way to the store gets there
+    /// first, agents are stopped, clients are told to come back. Sessions stay as they are: no policy
+    /// takes this for a disconnect.
     pub async fn close(&self) -> Result<(), Unavailable> {
         self.shared.stop.send_replace(true);
+        self.shared.tasks.end(LAST_CALLS).await;
         self.shared.store.close().await
-    }
-}
-
-impl Shared {
-    /// The driver of a session; one is started if it has none.
-    fn driver(self: &Arc<Self>, record: &Record) -> mpsc::Sender<Command> {
-        let mut drivers = self.lock_drivers();
-        if let Some(driver) = drivers.get(record.id()) {
-            return driver.clone();
-        }
-        let (driver, commands) = mpsc::channel(WAITING_COMMANDS);
-        drivers.insert(record.id().clone(), driver.clone());
-        let task = Driver::new(Arc::clone(self), record.clone(), commands, driver.downgrade());
-        tokio::spawn(task.run());
-        driver
-    }
-
-    /// Lets a driver end, if nobody is about to ask it for something. While the lock is held nobody
-    /// can come by a new handle; so if the map has the only one, nothing can be on its way.
-    pub(crate) fn retire(&self, id: &SessionId, commands: &mpsc::Receiver<Command>) -> bool {
-        let mut drivers = self.lock_drivers();
-        let lonely = drivers.get(id).is_none_or(|driver| driver.strong_count() == 1);
-        let retires = lonely && commands.is_empty();
-        if retires {
-            drivers.remove(id);
-        }
-        retires
-    }
-
-    pub(crate) fn remove(&self, id: &SessionId) {
-        self.lock_drivers().remove(id);
-    }
-
-    /// Ends a session, and tells its driver if it has one.
-    pub(crate) async fn end(
-        &self,
-        id: &SessionId,
-        end: End,
-    ) -> Result<Record, Failure<EndRefused>> {
-        let record = self.store.end(id, end).await?;
-        self.deadlines_changed();
-        let driver = self.lock_drivers().get(id).cloned();
-        if let Some(driver) = driver {
-            let _ = driver.send(Command::Input(Input::Ended { by: None })).await;
-        }
-        Ok(record)
-    }
-
-    pub(crate) fn deadlines_changed(&self) {
-        self.deadlines.notify_one();
-    }
-
-    /// Waits until the server stops.
-    pub(crate) async fn stopping(&self) {
-        let mut stop = self.stop.subscribe();
-        // The sender lives as long as we do, so this can't fail before it is true.
-        let _ = stop.wait_for(|stop| *stop).await;
-    }
-
-    fn lock_drivers(&self) -> MutexGuard<'_, HashMap<SessionId, mpsc::Sender<Command>>> {
-        self.drivers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl fmt::Debug for Sessions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.shared.fmt(f)
-    }
-}
-
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sessions").field("process", &self.process).finish_non_exhaustive()
     }
 }
 

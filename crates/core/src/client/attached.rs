@@ -1,17 +1,15 @@
-//! What comes in from the server, and what the application wants meanwhile.
+//! What comes in from the server: the answer to what was asked for, and everything after it.
 
 use std::time::Duration;
 
 use super::connection::Phase;
 use super::delivery::{Ack, Verdict};
-use super::outbox::Letter;
 use super::recover::{Confirmed, Request};
 use super::{
     Client, ClientCommand, Event, ExportedState, GivenUp, MessageId, Output, Secret, ServerEvent,
     Snapshot, Status, StopReason,
 };
 use crate::codes::{ErrorCode, Recovery};
-use crate::ids::SessionId;
 use crate::position::{InSeq, Seq};
 use crate::resume::Gap;
 use crate::time::Timestamp;
@@ -193,58 +191,6 @@ impl Client {
         if let Some(session_id) = self.attached_to() {
             self.command(ClientCommand::Ack { session_id, last_seq, received_count, gap_detected });
         }
-    }
-
-    /// The application wants to tell the agent something.
-    pub(super) fn post(&mut self, message_id: MessageId, letter: Letter) {
-        if self.phase == Phase::Stopped || self.wants_end {
-            return self.tell_given_up(message_id, GivenUp::NotSent);
-        }
-        if self.outbox.push(message_id.clone(), letter).is_err() {
-            self.tell_given_up(message_id, GivenUp::OutboxFull);
-        }
-    }
-
-    pub(super) fn send_letters(&mut self, now: Timestamp) {
-        let Some(session_id) = self.attached_to().filter(|_| !self.wants_end) else { return };
-        while let Some((message_id, letter)) = self.outbox.next(now) {
-            let session_id = session_id.clone();
-            self.command(match letter {
-                Letter::Message(content) => {
-                    ClientCommand::Message { session_id, message_id, content }
-                }
-                Letter::Cancel => ClientCommand::Cancel { session_id, message_id },
-            });
-        }
-    }
-
-    /// Asked now, or as soon as it can be; and again after a connection that broke before the answer.
-    pub(super) fn request_state(&mut self) {
-        if self.phase == Phase::Stopped || self.wants_end {
-            return;
-        }
-        self.wants_state = true;
-        if let Some(session_id) = self.attached_to() {
-            self.command(ClientCommand::RequestState { session_id });
-        }
-    }
-
-    /// Ended now, or as soon as it can be. Where there is no session and none was asked for, there is
-    /// nothing to end.
-    pub(super) fn end(&mut self) {
-        if self.phase == Phase::Stopped || self.wants_end {
-            return;
-        }
-        self.wants_end = true;
-        if let Some(session_id) = self.attached_to() {
-            self.command(ClientCommand::EndSession { session_id });
-        } else if self.session_id.is_none() && !matches!(self.phase, Phase::Asking(_)) {
-            self.stop(StopReason::Ended);
-        }
-    }
-
-    fn attached_to(&self) -> Option<SessionId> {
-        self.session_id.clone().filter(|_| self.phase == Phase::Attached)
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::options::SILENT_INTERVALS;
 use super::recover::Request;
 use super::saved::Saved;
-use super::{Client, GivenUp, MessageId, Output, Status, StopReason};
+use super::{Client, GivenUp, Output, Status, StopReason};
 use crate::codes::{CloseCode, CloseMeaning, ErrorCode};
 use crate::time::Timestamp;
 
@@ -176,12 +176,7 @@ impl Client {
     /// The end. Messages that were not answered for are told; what was saved stays, unless the session
     /// was ended.
     pub(super) fn stop(&mut self, reason: StopReason) {
-        for message_id in self.outbox.take_unanswered() {
-            self.tell_given_up(message_id, GivenUp::OutcomeUnknown);
-        }
-        for message_id in self.outbox.take_all() {
-            self.tell_given_up(message_id, GivenUp::NotSent);
-        }
+        self.give_up_all();
         if reason == StopReason::Ended {
             self.forget();
         } else {
@@ -200,15 +195,5 @@ impl Client {
         self.snapshot = None;
         self.saved = Saved::default();
         self.outputs.push_back(Output::Save(Saved::default()));
-    }
-
-    pub(super) fn give_up(&mut self, message_id: MessageId, reason: GivenUp) {
-        if self.outbox.remove(&message_id) {
-            self.tell_given_up(message_id, reason);
-        }
-    }
-
-    pub(super) fn tell_given_up(&mut self, message_id: MessageId, reason: GivenUp) {
-        self.outputs.push_back(Output::GivenUp { message_id, reason });
     }
 }

@@ -15,6 +15,9 @@ pub(super) struct Delivery {
     /// A gap that the confirmation spoke of. The position moves when the application is told, not
     /// before: if the connection breaks in between, the gap is announced again.
     announced: Option<Announced>,
+    /// The epoch of a session restored from the snapshot. It becomes ours with the next frame: only
+    /// that one says whether the position is good there.
+    restored: Option<Epoch>,
     /// The first seq the server said it would send, until it has sent something.
     begins_at: Option<Seq>,
     /// Something after the position did not arrive; what lies beyond is dropped.
@@ -87,6 +90,7 @@ impl Delivery {
             epoch,
             place: Place::After(seq),
             announced: None,
+            restored: None,
             begins_at: None,
             hole: false,
             after_gap: false,
@@ -143,14 +147,15 @@ impl Delivery {
 
     /// Attached to a session that goes on from the snapshot: another epoch, the same numbering.
     pub(super) fn restored(&mut self, epoch: Epoch, gap: Option<SeqRange>, now: Timestamp) {
-        self.epoch = Some(epoch.clone());
         self.begin(now);
-        self.begins_at = None;
+        self.restored = Some(epoch.clone());
         self.announced = gap.map(evicted).map(|gap| Announced { gap, epoch });
     }
 
     /// What was on its way on the connection before is not coming any more.
     fn begin(&mut self, now: Timestamp) {
+        self.restored = None;
+        self.begins_at = None;
         self.hole = false;
         self.after_gap = false;
         self.behind_at = None;
@@ -176,9 +181,12 @@ impl Delivery {
         Verdict::Tell(())
     }
 
-    /// The gap that the confirmation spoke of and that is still to be told, if it is not the one that
-    /// `notice` is about to tell in more detail.
+    /// Something comes after the confirmation. The gap that is to be told before it, if the
+    /// confirmation spoke of one and this is not the `notice` that tells it in more detail.
     pub(super) fn untold(&mut self, notice: Option<&Gap>) -> Option<Gap> {
+        if let Some(epoch) = self.restored.take() {
+            self.epoch = Some(epoch);
+        }
         match (self.announced.as_ref()?.gap, notice) {
             (Gap::PositionUnknown, Some(Gap::PositionUnknown))
             | (Gap::Evicted { .. }, Some(Gap::Evicted { .. })) => None,
@@ -247,8 +255,8 @@ impl Delivery {
 
     /// When the next ack is due.
     pub(super) fn ack_due(&self) -> Option<Timestamp> {
-        // Between a confirmation and the gap it spoke of, the position is one of the past.
-        self.ack_due.filter(|_| self.announced.is_none())
+        // Between a confirmation and what follows it, the position is one of the past.
+        self.ack_due.filter(|_| self.announced.is_none() && self.restored.is_none())
     }
 
     /// Whether the next ack is due.

@@ -51,7 +51,8 @@ pub enum Input {
     },
     /// The application wants the agent's state.
     RequestState,
-    /// The application wants the session ended: its logs and snapshot are deleted.
+    /// The application wants the session ended: its logs and snapshot are deleted, and messages that
+    /// were not accepted yet are given up at once.
     End,
     /// The machine woke up or is online again: a wait is cut short, a silent socket not trusted.
     Wake,

@@ -61,7 +61,8 @@
 //! | `input`, `output` | the surface: what can happen, what can be wanted |
 //! | `connection` | the life of a socket: opened, silent, closed, waited for; the end |
 //! | `recover` | what to ask for on a new socket, and what to fall back to when it is refused |
-//! | `attached` | what to do with what comes in while attached |
+//! | `attached` | what to do with what comes in |
+//! | `wishes` | what to do for the application: messages, the state, the end |
 //! | `delivery` | the position: duplicates, holes, gaps, acks |
 //! | `outbox` | messages that the server has not answered for |
 //! | `backoff` | how long to wait |
@@ -79,6 +80,7 @@ mod recover;
 mod saved;
 #[cfg(test)]
 mod tests;
+mod wishes;
 
 use std::collections::VecDeque;
 use std::time::Duration;

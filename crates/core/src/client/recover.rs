@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::connection::Phase;
-use super::{Client, ClientCommand, GivenUp, Joined, Secret, Status, StopReason};
+use super::{Client, ClientCommand, Joined, Secret, Status, StopReason};
 use crate::codes::{ErrorCode, Recovery};
 use crate::ids::SessionId;
 use crate::limits;
@@ -63,7 +63,7 @@ impl Client {
             self.token = None;
             self.token_shown_at = None;
             self.save();
-        } else {
+        } else if self.token.is_some() {
             self.token_shown_at = Some(shown.unwrap_or(now));
         }
         self.token.clone()
@@ -77,6 +77,9 @@ impl Client {
         retry_after: Option<Duration>,
         now: Timestamp,
     ) {
+        if !may_have_used_token(code) {
+            self.token_shown_at = None;
+        }
         match (request, code.recovery()) {
             (Request::Reconnect { with_token: true }, Recovery::AuthenticateAgain)
                 if is_about_token(code) =>
@@ -138,9 +141,7 @@ impl Client {
         }
         self.delivery.created(confirmed.epoch.clone(), replay_from);
         self.snapshot = None;
-        for message_id in self.outbox.take_unanswered() {
-            self.tell_given_up(message_id, GivenUp::OutcomeUnknown);
-        }
+        self.give_up_unanswered();
         self.attach(confirmed, Joined::Created);
     }
 
@@ -172,4 +173,9 @@ impl Client {
 
 fn is_about_token(code: ErrorCode) -> bool {
     matches!(code, ErrorCode::TokenInvalid | ErrorCode::TokenExpired | ErrorCode::TokenReused)
+}
+
+/// Whether the server may have used the token up all the same, as it does not know itself.
+fn may_have_used_token(code: ErrorCode) -> bool {
+    matches!(code, ErrorCode::DatabaseUnavailable | ErrorCode::InternalError)
 }

@@ -2,18 +2,20 @@
 
 use std::sync::Arc;
 
-use rejoin_core::AttachmentId;
 use rejoin_core::lifetime::Verdict;
 use rejoin_core::record::Ending;
 use rejoin_core::session::{Input, LeaveReason, Output, PublishRefused, Published, Tell, Ticket};
-use rejoin_core::state::{Append, Attach, AttachRefused, Detach, End, Enter, EnterRefused, Keep};
-use rejoin_store::{Body, Failure, PageLimit};
+use rejoin_core::state::{
+    Append, AppendRefused, Attach, AttachRefused, Detach, End, Enter, EnterRefused, Keep,
+};
+use rejoin_core::{AttachmentId, SessionId};
+use rejoin_store::{Body, Failure, PageLimit, Unavailable};
 
 use super::{Done, Driver};
 use crate::attachment::Told;
 use crate::error::{append_refused, flatten};
 use crate::hook::Cleanup;
-use crate::sessions::Shared;
+use crate::shared::Shared;
 
 impl Driver {
     pub(super) fn carry_out_all(&mut self) {
@@ -107,7 +109,7 @@ impl Driver {
                         remember_for: shared.settings.remember_for(),
                         now: detach.now,
                     };
-                    ended(shared.store.end(&id, end).await)
+                    ended(&shared, shared.store.end(&id, end).await)
                 }
             }
         });
@@ -128,18 +130,27 @@ impl Driver {
         let (shared, id) = (Arc::clone(&self.shared), self.id.clone());
         self.agent_lane.push(async move {
             match append_refused(shared.store.append(&id, append).await) {
+                // Another process has written since this driver read the session: the next driver
+                // will read it again.
+                Ok(Err(refused @ AppendRefused::NotAtHead { .. })) => {
+                    Done::Failed(Unavailable(Arc::from(refused.to_string())))
+                }
                 Ok(answer) => Done::Happened(Input::Appended(answer)),
                 Err(unavailable) => Done::Failed(unavailable),
             }
         });
     }
 
-    /// The work is done and nobody is there.
+    /// The work is done and nobody is there: the policy has its say, unless the hook has had its own.
     fn work_done(&mut self, verdict: Verdict) {
         let (shared, id) = (Arc::clone(&self.shared), self.id.clone());
         let generation = self.session.record().generation;
         self.client_lane.push(async move {
-            let now = shared.clock.now();
+            match shared.hook_decides(&id, generation).await {
+                Ok(false) => {}
+                Ok(true) => return Done::Nothing,
+                Err(unavailable) => return Done::Failed(unavailable),
+            }
             match verdict {
                 Verdict::KeepUntil(until) => {
                     let answer = shared.store.keep(&id, Keep { generation, until }).await;
@@ -152,9 +163,9 @@ impl Driver {
                         only_parked: Some(generation),
                         only_due: false,
                         remember_for: shared.settings.remember_for(),
-                        now,
+                        now: shared.clock.now(),
                     };
-                    ended(shared.store.end(&id, end).await)
+                    ended(&shared, shared.store.end(&id, end).await)
                 }
             }
         });
@@ -175,7 +186,7 @@ impl Driver {
         }
     }
 
-    fn leave(&mut self, attachment: AttachmentId, reason: LeaveReason) {
+    pub(super) fn leave(&mut self, attachment: AttachmentId, reason: LeaveReason) {
         if let Some(outlet) = self.outlets.remove(&attachment) {
             // If there is no room for the reason, the closed channel says enough.
             let _ = outlet.try_send(Told::Leave(reason));
@@ -183,13 +194,20 @@ impl Driver {
     }
 }
 
-/// Lets the hook decide. It runs on its own, so that a slow one holds nobody up.
-async fn ask_hook(shared: &Arc<Shared>, id: &rejoin_core::SessionId, detach: Detach) -> Done {
+/// Lets the hook decide. It runs on its own, so that a slow one holds nobody up; it ends at the latest
+/// when the server stops.
+async fn ask_hook(shared: &Arc<Shared>, id: &SessionId, detach: Detach) -> Done {
     let Some(hook) = shared.hook.clone() else { return Done::Nothing };
     match shared.store.session(id).await {
-        Ok(Some(record)) if record.generation == detach.generation => {
+        Ok(Some(record)) if record.generation == detach.generation && record.is_active() => {
             let cleanup = Cleanup::new(Arc::clone(shared), &record, detach.now);
-            tokio::spawn(async move { hook.disconnected(record, cleanup).await });
+            let stopping = Arc::clone(shared);
+            shared.tasks.spawn(async move {
+                tokio::select! {
+                    () = hook.disconnected(record, cleanup) => {}
+                    () = stopping.stopping() => {}
+                }
+            });
             Done::Nothing
         }
         Ok(Some(_) | None) => Done::Nothing,
@@ -205,7 +223,8 @@ fn quietly<R>(answer: Result<(), Failure<R>>) -> Done {
     }
 }
 
-fn ended<T, R>(answer: Result<T, Failure<R>>) -> Done {
+fn ended<T, R>(shared: &Shared, answer: Result<T, Failure<R>>) -> Done {
+    shared.deadlines_changed();
     match answer {
         Ok(_) => Done::Happened(Input::Ended { by: None }),
         Err(Failure::Refused(_) | Failure::NotFound) => Done::Nothing,

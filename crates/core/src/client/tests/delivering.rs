@@ -179,6 +179,41 @@ fn an_unknown_position_without_a_beginning_goes_on_with_whatever_comes() {
 }
 
 #[test]
+fn what_a_confirmation_said_of_the_beginning_is_of_no_use_later() {
+    let mut scene = Scene::from_saved(Some(saved(5, None)));
+    scene.receive(resumed(epoch(1), 6, None));
+    scene.receive(event(6));
+    scene.receive(ServerEvent::Gap(Gap::PositionUnknown));
+    scene.receive(event(3));
+    assert_eq!(scene.told(), ["6", "gap unknown", "3"]);
+}
+
+#[test]
+fn a_gap_that_was_told_is_saved_as_passed() {
+    let mut scene = Scene::attached_at(5);
+    scene.receive(ServerEvent::Gap(evicted(6, 8)));
+    assert_eq!(scene.last_saved(), Some(saved(8, None)));
+}
+
+/// Found by the model: the session was lost and its log before that, and the connection broke between
+/// the confirmation and the notice.
+#[test]
+fn a_restore_cut_before_its_first_notice_does_not_vouch_for_the_position() {
+    let mut scene =
+        Scene::from_saved(Some(Saved { session_id: None, ..saved(5, Some(snapshot(4))) }));
+    scene.receive(restored(None));
+    scene.outputs.clear();
+    scene.reopen();
+    let expected = ClientCommand::Reconnect {
+        session_id: session(2),
+        last_seq: Seq::new(5),
+        epoch: Some(epoch(1)),
+        token: Some(Secret::new("token-3")),
+    };
+    assert_eq!(scene.sent(), [expected], "not yet a position of epoch 2");
+}
+
+#[test]
 fn the_greatest_possible_seq_does_no_harm() {
     let mut scene =
         Scene::from_saved(Some(Saved { session_id: None, ..saved(5, Some(snapshot(4))) }));

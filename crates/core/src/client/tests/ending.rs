@@ -57,7 +57,9 @@ fn ending_while_away_is_done_on_return_and_sends_no_messages_before() {
     let mut scene = Scene::attached();
     scene.close(None);
     scene.send(1);
+    scene.outputs.clear();
     scene.input(Input::End);
+    assert_eq!(scene.take(), [Output::GivenUp { message_id: id(1), reason: GivenUp::NotSent }]);
     scene.wait();
     scene.input(Input::Opened);
     scene.outputs.clear();
@@ -107,6 +109,15 @@ fn a_message_after_the_wish_to_end_is_given_up() {
     scene.input(Input::RequestState);
     let reason = GivenUp::NotSent;
     assert_eq!(scene.take(), [Output::GivenUp { message_id: id(1), reason }]);
+}
+
+#[test]
+fn ending_leaves_nothing_due_that_is_never_done() {
+    let mut scene = Scene::attached();
+    scene.send(1);
+    scene.receive(refused_message(ErrorCode::ServerBusy, 1, Some(seconds(3))));
+    scene.input(Input::End);
+    assert_eq!(scene.wait(), seconds(60), "only the patience with the server");
 }
 
 #[test]

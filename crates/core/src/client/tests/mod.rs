@@ -5,6 +5,7 @@ mod acking;
 mod delivering;
 mod ending;
 mod model;
+mod model_server;
 mod reconnecting;
 mod sending;
 mod waiting;
@@ -198,6 +199,8 @@ impl Scene {
 
     fn input(&mut self, input: Input) {
         self.client.handle(input, self.now);
+        let overdue = self.client.next_deadline().filter(|due| *due <= self.now);
+        assert_eq!(overdue, None, "what is due is done");
         self.collect();
     }
 

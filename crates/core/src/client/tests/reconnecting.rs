@@ -168,6 +168,23 @@ fn a_token_shown_without_an_answer_is_shown_again_only_while_that_is_no_alarm() 
 }
 
 #[test]
+fn a_token_that_was_turned_away_unused_stays_good() {
+    let cases = [
+        (ErrorCode::RateLimited, Some("token-1")),
+        (ErrorCode::SessionAlreadyActive, Some("token-1")),
+        (ErrorCode::DatabaseUnavailable, None), // used up, for all the server knows
+    ];
+    for (code, shown) in cases {
+        let mut scene = Scene::from_saved(Some(saved(42, None)));
+        scene.receive(refused(code));
+        scene.outputs.clear();
+        scene.pass(seconds(10));
+        scene.reopen();
+        assert_eq!(scene.sent(), [reconnect(42, shown)], "{code}");
+    }
+}
+
+#[test]
 fn a_token_never_shown_stays_good_however_long_the_server_is_away() {
     let mut scene = Scene::attached_at(5);
     scene.close(None);

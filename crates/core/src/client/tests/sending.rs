@@ -214,15 +214,27 @@ fn the_outbox_is_bounded_in_number_and_bytes() {
     assert_eq!(scene.take(), [given_up(3, GivenUp::OutboxFull)]);
 
     let options = ClientOptions { max_unaccepted_bytes: 10, ..ClientOptions::default() };
-    let mut scene = Scene::attached_with(options);
-    let large = || vec![b'1'; 11].into();
-    scene.input(Input::Send { message_id: id(1), content: large() });
-    scene.send(2);
+    let mut scene = Scene::new(options, None);
     scene.outputs.clear();
+    let send = |scene: &mut Scene, n, bytes| {
+        scene.input(Input::Send { message_id: id(n), content: vec![b'1'; bytes].into() });
+    };
+    send(&mut scene, 1, 11);
+    assert_eq!(scene.take(), [], "a larger one is kept alone");
+    send(&mut scene, 2, 1);
+    assert_eq!(scene.take(), [given_up(2, GivenUp::OutboxFull)]);
+    scene.input(Input::Opened);
+    scene.receive(created(session(1), epoch(1)));
     scene.receive(accepted(1));
-    scene.send(3);
-    scene.input(Input::Send { message_id: id(4), content: large() });
-    assert_eq!(scene.take().last(), Some(&given_up(4, GivenUp::OutboxFull)), "3 waits");
+    scene.outputs.clear();
+    send(&mut scene, 3, 5);
+    send(&mut scene, 4, 5);
+    scene.outputs.clear();
+    send(&mut scene, 5, 1);
+    assert_eq!(scene.take(), [given_up(5, GivenUp::OutboxFull)]);
+    scene.receive(accepted(3));
+    scene.receive(accepted(4));
+    assert_eq!(scene.take().len(), 3, "3 and 4 were kept and told, and 4 was sent");
 }
 
 #[test]

@@ -1,0 +1,174 @@
+//! What everything in a server has in common: the store, the settings, and who drives which session.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rejoin_core::record::Record;
+use rejoin_core::session::Input;
+use rejoin_core::state::{End, EndRefused};
+use rejoin_core::{AttachmentId, ProcessId, SessionId};
+use rejoin_store::{Failure, Store, Unavailable};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{Notify, mpsc, watch};
+
+use crate::agent::Agent;
+use crate::clock::Clock;
+use crate::driver::{Command, WAITING_COMMANDS, drive};
+use crate::hook::{Claims, SessionHook};
+use crate::sessions::ServerSettings;
+use crate::tasks::Tasks;
+
+pub(crate) struct Shared {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) settings: ServerSettings,
+    pub(crate) clock: Clock,
+    pub(crate) process: ProcessId,
+    pub(crate) hook: Option<Arc<dyn SessionHook>>,
+    pub(crate) agent: Option<Arc<dyn Agent>>,
+    /// Disconnects that the hook has not decided about yet.
+    pub(crate) claims: Claims,
+    /// Woken when a deadline in the store may have come nearer.
+    pub(crate) deadlines: Notify,
+    pub(crate) tasks: Tasks,
+    pub(crate) stop: watch::Sender<bool>,
+    pub(crate) drivers: Drivers,
+    pub(crate) last_attachment: AtomicU64,
+}
+
+/// The driver of each live session.
+#[derive(Default)]
+pub(crate) struct Drivers(Mutex<HashMap<SessionId, mpsc::Sender<Command>>>);
+
+impl Shared {
+    /// Gives a session's driver something to do; one is started if it has none. Returns the way to
+    /// that driver.
+    pub(crate) async fn ask(
+        self: &Arc<Self>,
+        id: &SessionId,
+        mut command: Command,
+    ) -> Result<mpsc::Sender<Command>, Unavailable> {
+        loop {
+            if self.is_stopping() {
+                return Err(crate::error::gone());
+            }
+            let (driver, refused) = self.offer(id, command);
+            let Some(refused) = refused else { return Ok(driver) };
+            match driver.send(refused).await {
+                Ok(()) => return Ok(driver),
+                // It ended while we waited for room in its queue: the next one will do it.
+                Err(mpsc::error::SendError(refused)) => command = refused,
+            }
+        }
+    }
+
+    /// Starts a session's driver if it has none, to look whether there is something to do.
+    pub(crate) fn wake(self: &Arc<Self>, id: &SessionId) {
+        if !self.is_stopping() {
+            self.offer(id, Command::Input(Input::Tick));
+        }
+    }
+
+    /// Puts a command in the queue of a session's driver, under the lock that a driver needs to
+    /// retire: so none retires with a command in its queue. Gives it back if there is no room.
+    fn offer(
+        self: &Arc<Self>,
+        id: &SessionId,
+        command: Command,
+    ) -> (mpsc::Sender<Command>, Option<Command>) {
+        let mut drivers = self.drivers.lock();
+        let known = drivers.get(id).filter(|driver| !driver.is_closed()).cloned();
+        let (driver, commands) = match known {
+            Some(driver) => (driver, None),
+            None => {
+                let (driver, commands) = mpsc::channel(WAITING_COMMANDS);
+                drivers.insert(id.clone(), driver.clone());
+                (driver, Some(commands))
+            }
+        };
+        let refused = match driver.try_send(command) {
+            Ok(()) => None,
+            Err(TrySendError::Full(command) | TrySendError::Closed(command)) => Some(command),
+        };
+        drop(drivers);
+        if let Some(commands) = commands {
+            self.tasks.spawn(drive(Arc::clone(self), id.clone(), commands, driver.clone()));
+        }
+        (driver, refused)
+    }
+
+    /// Ends a session, and tells its driver if it has one.
+    pub(crate) async fn end(
+        &self,
+        id: &SessionId,
+        end: End,
+    ) -> Result<Record, Failure<EndRefused>> {
+        let record = self.store.end(id, end).await?;
+        self.deadlines_changed();
+        let driver = self.drivers.lock().get(id).cloned();
+        if let Some(driver) = driver {
+            let _ = driver.send(Command::Input(Input::Ended { by: None })).await;
+        }
+        Ok(record)
+    }
+
+    pub(crate) fn deadlines_changed(&self) {
+        self.deadlines.notify_one();
+    }
+
+    pub(crate) fn next_attachment(&self) -> AttachmentId {
+        AttachmentId(self.last_attachment.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        *self.stop.borrow()
+    }
+
+    /// Waits until the server stops.
+    pub(crate) async fn stopping(&self) {
+        let mut stop = self.stop.subscribe();
+        // The sender lives as long as we do, so this can't fail before it is true.
+        let _ = stop.wait_for(|stop| *stop).await;
+    }
+}
+
+impl Drivers {
+    /// Lets a driver end if its queue is empty and nobody is about to put something in. From then
+    /// on its queue is closed, and the next who asks for the session gets another driver.
+    pub(crate) fn retire(&self, id: &SessionId, commands: &mut mpsc::Receiver<Command>) -> bool {
+        let mut drivers = self.lock();
+        let unused = commands.capacity() == commands.max_capacity();
+        if unused {
+            drivers.remove(id);
+            commands.close();
+        }
+        unused
+    }
+
+    /// Forgets a driver that has ended otherwise, unless another one has taken its place.
+    pub(crate) fn forget(&self, id: &SessionId) {
+        let mut drivers = self.lock();
+        if drivers.get(id).is_some_and(mpsc::Sender::is_closed) {
+            drivers.remove(id);
+        }
+    }
+
+    pub(crate) fn all(&self) -> Vec<mpsc::Sender<Command>> {
+        self.lock().values().cloned().collect()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, mpsc::Sender<Command>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sessions").field("process", &self.process).finish_non_exhaustive()
+    }
+}

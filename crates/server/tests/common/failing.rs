@@ -1,0 +1,213 @@
+//! A store that works until it is told not to, and can be made slow.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use rejoin::core::record::Record;
+use rejoin::core::state::{
+    Ack, AckRefused, Append, AppendRefused, Appended, Attach, AttachRefused, Attached, Create,
+    Detach, End, EndRefused, Enter, EnterRefused, Entered, Keep, LeaseHeld, NewToken, Renew,
+    RenewRefused, Renewed, Restore, RestoreRefused, SessionOver, Stale, TakeLease,
+};
+use rejoin::core::{InSeq, Seq, SessionId, Term, Timestamp};
+use rejoin::store::audit::{AuditPage, AuditQuery, AuditRecord};
+use rejoin::store::{
+    Body, CreateRefused, Due, Failure, MemoryStore, Page, PageLimit, Query, Store, StoredEntry,
+    StoredSnapshot, Unavailable,
+};
+use tokio::sync::Semaphore;
+
+#[derive(Debug)]
+pub struct FailingStore {
+    inner: MemoryStore,
+    broken: AtomicBool,
+    /// Writes wait here while it is slow.
+    gate: Semaphore,
+    slow: AtomicBool,
+    /// Writes that wait at the gate.
+    pub waiting: AtomicUsize,
+    /// Leases that were asked for.
+    pub leases_asked: AtomicUsize,
+}
+
+impl FailingStore {
+    pub fn new() -> Arc<Self> {
+        Self::on(MemoryStore::default())
+    }
+
+    pub fn on(inner: MemoryStore) -> Arc<Self> {
+        Arc::new(Self {
+            inner,
+            broken: AtomicBool::new(false),
+            gate: Semaphore::new(0),
+            slow: AtomicBool::new(false),
+            waiting: AtomicUsize::new(0),
+            leases_asked: AtomicUsize::new(0),
+        })
+    }
+
+    /// From now on every call fails, also those that wait.
+    pub fn break_down(&self) {
+        self.broken.store(true, Ordering::SeqCst);
+        self.go_on();
+    }
+
+    /// From now on every write waits.
+    pub fn hold_writes(&self) {
+        self.slow.store(true, Ordering::SeqCst);
+    }
+
+    /// Writes go through again.
+    pub fn go_on(&self) {
+        self.slow.store(false, Ordering::SeqCst);
+        self.gate.add_permits(1_000_000);
+    }
+
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::SeqCst)
+    }
+
+    fn works(&self) -> Result<(), Unavailable> {
+        if self.broken.load(Ordering::SeqCst) {
+            return Err(Unavailable(Arc::from("the disk is gone")));
+        }
+        Ok(())
+    }
+
+    async fn write(&self) -> Result<(), Unavailable> {
+        if self.slow.load(Ordering::SeqCst) {
+            self.waiting.fetch_add(1, Ordering::SeqCst);
+            self.gate.acquire().await.unwrap().forget();
+            self.waiting.fetch_sub(1, Ordering::SeqCst);
+        }
+        tokio::time::sleep(Duration::ZERO).await; // a store always takes a moment
+        self.works()
+    }
+}
+
+#[async_trait]
+impl Store for FailingStore {
+    async fn create(&self, create: Create) -> Result<Record, Failure<CreateRefused>> {
+        self.write().await?;
+        self.inner.create(create).await
+    }
+    async fn session(&self, id: &SessionId) -> Result<Option<Record>, Unavailable> {
+        self.works()?;
+        self.inner.session(id).await
+    }
+    async fn sessions(&self, query: &Query) -> Result<Vec<Record>, Unavailable> {
+        self.works()?;
+        self.inner.sessions(query).await
+    }
+    async fn due(&self, now: Timestamp, limit: usize) -> Result<Due, Unavailable> {
+        self.works()?;
+        self.inner.due(now, limit).await
+    }
+    async fn attach(
+        &self,
+        id: &SessionId,
+        attach: Attach,
+    ) -> Result<Attached, Failure<AttachRefused>> {
+        self.write().await?;
+        self.inner.attach(id, attach).await
+    }
+    async fn detach(&self, id: &SessionId, detach: Detach) -> Result<(), Failure<Stale>> {
+        self.write().await?;
+        self.inner.detach(id, detach).await
+    }
+    async fn ack(&self, id: &SessionId, ack: Ack) -> Result<(), Failure<AckRefused>> {
+        self.write().await?;
+        self.inner.ack(id, ack).await
+    }
+    async fn enter(
+        &self,
+        id: &SessionId,
+        enter: Enter<Body>,
+    ) -> Result<Entered, Failure<EnterRefused>> {
+        self.write().await?;
+        self.inner.enter(id, enter).await
+    }
+    async fn take_lease(
+        &self,
+        id: &SessionId,
+        take: TakeLease,
+    ) -> Result<Term, Failure<LeaseHeld>> {
+        self.leases_asked.fetch_add(1, Ordering::SeqCst);
+        self.write().await?;
+        self.inner.take_lease(id, take).await
+    }
+    async fn give_up_lease(&self, id: &SessionId, term: Term) -> Result<(), Unavailable> {
+        self.write().await?;
+        self.inner.give_up_lease(id, term).await
+    }
+    async fn append(
+        &self,
+        id: &SessionId,
+        append: Append<Body>,
+    ) -> Result<Appended, Failure<AppendRefused>> {
+        self.write().await?;
+        self.inner.append(id, append).await
+    }
+    async fn read(
+        &self,
+        id: &SessionId,
+        after: Seq,
+        limit: PageLimit,
+    ) -> Result<Option<Page>, Unavailable> {
+        self.works()?;
+        self.inner.read(id, after, limit).await
+    }
+    async fn entries(
+        &self,
+        id: &SessionId,
+        after: InSeq,
+        limit: usize,
+    ) -> Result<Vec<StoredEntry>, Unavailable> {
+        self.works()?;
+        self.inner.entries(id, after, limit).await
+    }
+    async fn snapshot(&self, id: &SessionId) -> Result<Option<StoredSnapshot>, Unavailable> {
+        self.works()?;
+        self.inner.snapshot(id).await
+    }
+    async fn put_token(
+        &self,
+        id: &SessionId,
+        token: NewToken,
+        now: Timestamp,
+    ) -> Result<(), Failure<SessionOver>> {
+        self.write().await?;
+        self.inner.put_token(id, token, now).await
+    }
+    async fn renew(&self, id: &SessionId, renew: Renew) -> Result<Renewed, Failure<RenewRefused>> {
+        self.write().await?;
+        self.inner.renew(id, renew).await
+    }
+    async fn keep(&self, id: &SessionId, keep: Keep) -> Result<(), Failure<Stale>> {
+        self.write().await?;
+        self.inner.keep(id, keep).await
+    }
+    async fn end(&self, id: &SessionId, end: End) -> Result<Record, Failure<EndRefused>> {
+        self.write().await?;
+        self.inner.end(id, end).await
+    }
+    async fn forget(&self, id: &SessionId, now: Timestamp) -> Result<(), Unavailable> {
+        self.write().await?;
+        self.inner.forget(id, now).await
+    }
+    async fn restore(&self, restore: Restore<Body>) -> Result<Record, Failure<RestoreRefused>> {
+        self.write().await?;
+        self.inner.restore(restore).await
+    }
+    async fn audit(&self, record: AuditRecord) -> Result<(), Unavailable> {
+        self.inner.audit(record).await
+    }
+    async fn audit_trail(&self, query: &AuditQuery) -> Result<AuditPage, Unavailable> {
+        self.inner.audit_trail(query).await
+    }
+    async fn close(&self) -> Result<(), Unavailable> {
+        self.inner.close().await
+    }
+}
