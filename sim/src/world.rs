@@ -192,12 +192,12 @@ impl World {
         let Some(frame) = self.up.get_mut(&connection).and_then(VecDeque::pop_front) else {
             return;
         };
-        match &frame {
-            ClientCommand::Reconnect { token: Some(token), .. } => self.shown.push(token.clone()),
-            ClientCommand::Ack { gap_detected: true, .. } if !self.holed.remove(&connection) => {
-                self.judge.unexplained_hole();
-            }
-            _ => {}
+        if let ClientCommand::Reconnect { token: Some(token), .. } = &frame {
+            self.shown.push(token.clone());
+        }
+        let hole = matches!(frame, ClientCommand::Ack { gap_detected: true, .. });
+        if hole && !self.holed.remove(&connection) {
+            self.judge.unexplained_hole();
         }
         let (server, mut around) = self.around();
         if let Some(server) = server {

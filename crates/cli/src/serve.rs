@@ -29,12 +29,14 @@ pub(crate) fn run(config: Config) -> Result<()> {
 async fn serve(settings: &Settings) -> Result<()> {
     let mut stop = signals::Stop::listen()?;
     let clock = Clock::start();
-    let Opened { store, about, failure } = open_store(settings, clock.now())?;
+    let server_settings = server_settings(settings);
+    let lifetime = &server_settings.session.lifetime;
+    let Opened { store, about, failure } = open_store(settings, lifetime, clock.now())?;
     let listener = TcpListener::bind(settings.listen)
         .await
         .with_context(|| format!("cannot listen on {}", settings.listen))?;
     let sessions = Sessions::builder(store)
-        .settings(server_settings(settings))
+        .settings(server_settings)
         .clock(clock)
         .start()
         .map_err(|unavailable| anyhow!(unavailable))?;

@@ -67,6 +67,10 @@ text_id! {
     SessionId
 }
 text_id! {
+    /// Names a message of an application, so that sending it again is harmless.
+    MessageId
+}
+text_id! {
     /// Who is calling: the owner of sessions. `anonymous` when authentication is off.
     Principal
 }
@@ -82,6 +86,14 @@ impl SessionId {
     }
 
     /// An id as a client gave it, or why it can be none.
+    pub fn parse(text: &str) -> Result<Self, IdError> {
+        check(text)?;
+        Ok(Self(text.into()))
+    }
+}
+
+impl MessageId {
+    /// An id as an application gave it, or why it can be none.
     pub fn parse(text: &str) -> Result<Self, IdError> {
         check(text)?;
         Ok(Self(text.into()))

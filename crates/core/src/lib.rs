@@ -39,6 +39,6 @@ pub mod state;
 pub mod time;
 pub mod token;
 
-pub use ids::{AttachmentId, EventId, LogId, Principal, ProcessId, SessionId};
+pub use ids::{AttachmentId, EventId, LogId, MessageId, Principal, ProcessId, SessionId};
 pub use position::{Epoch, Generation, InSeq, Position, Seq, Term};
 pub use time::Timestamp;

@@ -59,6 +59,35 @@ pub const APPEND_BYTES: usize = 256 * 1024;
 /// Nothing that was there before a restart expires this soon after it.
 pub const GRACE_AFTER_START: Duration = Duration::from_secs(60);
 
+/// A client's ack goes out after this many events …
+pub const ACK_EVENTS: u64 = 100;
+
+/// … or this long after the first event that no ack covers.
+pub const ACK_DELAY: Duration = Duration::from_secs(1);
+
+/// Upper bounds of a client's waits between attempts, until a server says otherwise.
+pub const BACKOFF: [Duration; 7] = [
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(4),
+    Duration::from_secs(8),
+    Duration::from_secs(16),
+    Duration::from_secs(30),
+    Duration::from_secs(60),
+];
+
+/// Steps of a server's own list that are looked at.
+pub const BACKOFF_STEPS: usize = 64;
+
+/// Refusals in a row after which a client stops, until a server says otherwise.
+pub const MAX_ATTEMPTS: u32 = 5;
+
+/// How often heartbeats come, until a server says otherwise.
+pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Nothing received for this many heartbeat intervals: the connection is dead.
+pub const SILENT_INTERVALS: u32 = 2;
+
 /// Bounds of one session's out log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogBounds {

@@ -88,7 +88,7 @@ impl Cleanup {
         let Some(claim) = &self.claim else { return Ok(CleanedUp::Stale) };
         let mut condition = pin!(condition);
         while timeout(LOOK_AGAIN, &mut condition).await.is_err() {
-            if claim.is_void().await? {
+            if claim.record().await?.is_none() {
                 return Ok(CleanedUp::Stale);
             }
         }
@@ -102,8 +102,7 @@ impl Drop for Cleanup {
         let shared = Arc::clone(&claim.shared);
         // If the server is gone, the deadline of `session_ttl`, stored when the client went, stands.
         shared.tasks.spawn(async move {
-            let ttl = claim.shared.settings.session.lifetime.idle_ttl();
-            if let Err(error) = claim.keep_for(ttl).await {
+            if let Err(error) = claim.fall_back().await {
                 tracing::warn!(session = %claim.session, %error, "a session keeps its longest ttl");
             }
         });
@@ -132,18 +131,31 @@ impl Claim {
         }
     }
 
-    /// Whether a client has come back since, or the session has ended.
-    async fn is_void(&self) -> Result<bool, Unavailable> {
+    /// The session as it was parked; nothing if a client has come back since, or it has ended.
+    async fn record(&self) -> Result<Option<Record>, Unavailable> {
         let record = self.shared.store.session(&self.session).await?;
-        Ok(record.is_none_or(|record| !record.is_active() || record.generation != self.generation))
+        let valid = |record: &Record| record.is_active() && record.generation == self.generation;
+        Ok(record.filter(valid))
     }
 
-    async fn keep_for(&self, ttl: Duration) -> Result<(), Unavailable> {
-        let ttl = ttl.min(self.shared.settings.session.lifetime.session_ttl);
-        let keep = Keep { generation: self.generation, until: self.parked_at + ttl };
+    /// What the settings want, counted from the last sign of life. Where work is under way the reaper
+    /// will see to it that it is not cut short.
+    async fn fall_back(&self) -> Result<(), Unavailable> {
+        let Some(record) = self.record().await? else { return Ok(()) };
+        let ttl = self.shared.settings.session.lifetime.idle_ttl();
+        self.keep_until(record.last_activity + ttl).await
+    }
+
+    async fn keep_for(&self, delay: Duration) -> Result<(), Unavailable> {
+        let longest = self.shared.settings.session.lifetime.session_ttl;
+        self.keep_until(self.parked_at + delay.min(longest)).await
+    }
+
+    async fn keep_until(&self, until: Timestamp) -> Result<(), Unavailable> {
+        let keep = Keep { generation: self.generation, until };
         match self.shared.store.keep(&self.session, keep).await {
             Ok(()) | Err(Failure::NotFound | Failure::Refused(_)) => {
-                self.shared.deadlines_changed();
+                self.shared.deadline_set(until);
                 Ok(())
             }
             Err(Failure::Unavailable(unavailable)) => Err(unavailable),

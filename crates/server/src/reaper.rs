@@ -24,7 +24,7 @@ const BREATH: Duration = Duration::from_millis(10);
 
 /// The longest the task sleeps without looking: a store shared with other processes may have got
 /// deadlines that nobody told this one of.
-const LONGEST_SLEEP: Duration = Duration::from_secs(60);
+pub(crate) const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
 /// Ends, keeps or forgets sessions whose time has come, until the store fails or the server stops.
 pub(crate) async fn run(shared: Arc<Shared>) {

@@ -176,7 +176,7 @@ impl Sessions {
         let epoch = Epoch::from_random(random::bytes()?);
         let keep_for = self.shared.settings.session.lifetime.session_ttl;
         let record = self.shared.store.create(Create { about, log, epoch, keep_for }).await?;
-        self.shared.deadlines_changed();
+        self.shared.deadline_set(record.expires_at);
         Ok(record)
     }
 

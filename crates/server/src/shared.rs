@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rejoin_core::record::Record;
 use rejoin_core::session::Input;
 use rejoin_core::state::{End, EndRefused};
-use rejoin_core::{AttachmentId, ProcessId, SessionId};
+use rejoin_core::{AttachmentId, ProcessId, SessionId, Timestamp};
 use rejoin_store::{Failure, Store, Unavailable};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, mpsc, watch};
@@ -17,6 +17,7 @@ use crate::agent::Agent;
 use crate::clock::Clock;
 use crate::driver::{Command, WAITING_COMMANDS, drive};
 use crate::hook::{Claims, SessionHook};
+use crate::reaper;
 use crate::sessions::ServerSettings;
 use crate::tasks::Tasks;
 
@@ -104,8 +105,9 @@ impl Shared {
         id: &SessionId,
         end: End,
     ) -> Result<Record, Failure<EndRefused>> {
+        let forget_at = end.now + end.remember_for;
         let record = self.store.end(id, end).await?;
-        self.deadlines_changed();
+        self.deadline_set(forget_at);
         let driver = self.drivers.lock().get(id).cloned();
         if let Some(driver) = driver {
             let _ = driver.send(Command::Input(Input::Ended { by: None })).await;
@@ -113,8 +115,12 @@ impl Shared {
         Ok(record)
     }
 
-    pub(crate) fn deadlines_changed(&self) {
-        self.deadlines.notify_one();
+    /// A session's time comes at `at`. The reaper is woken only if it would sleep past that: a storm
+    /// of disconnects does not wake it for deadlines that are hours away.
+    pub(crate) fn deadline_set(&self, at: Timestamp) {
+        if at < self.clock.now() + reaper::LONGEST_SLEEP {
+            self.deadlines.notify_one();
+        }
     }
 
     pub(crate) fn next_attachment(&self) -> AttachmentId {

@@ -167,6 +167,20 @@ async fn a_hook_that_hangs_holds_nobody_up() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn hooks_that_hang_do_not_pile_up_for_ever() {
+    let world = world_with(policy(Ttl, Some(HOUR)), |b| b.hook(hooks::Hangs)).await;
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let before = tasks();
+    for _ in 0..10 {
+        drop(world.attach().await);
+        world.quiet().await;
+    }
+    assert_eq!(tasks(), before + 10);
+    pass(SESSION_TTL + SECOND).await;
+    assert_eq!(tasks(), before);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_hook_is_not_asked_about_a_session_that_was_ended() {
     let (world, mut cleanups) = world_with_hook(settings()).await;
     let reader = world.attach().await;

@@ -191,6 +191,23 @@ async fn work_is_taken_up_again_after_a_restart() {
     assert_eq!(world.record().await.head.get(), 1);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_server_that_stops_gives_its_leases_back_so_that_the_next_need_not_wait() {
+    let (agent, mut seats) = agents::GiveSeats::new();
+    let clock = rejoin::Clock::start();
+    let world = world_with(settings(), |b| b.agent(agent).clock(clock)).await;
+    world.send("work").await;
+    soon(seats.recv()).await.unwrap();
+    let World { sessions, store, id } = world;
+    drop(sessions);
+    settle().await;
+    let again = rejoin::Sessions::builder(Arc::clone(&store)).agent(agents::Echo).clock(clock);
+    let again = again.start().unwrap();
+    again.resume_work().await.unwrap();
+    settle().await;
+    assert_eq!(store.session(&id).await.unwrap().unwrap().head.get(), 1);
+}
+
 #[tokio::test]
 async fn many_backends_that_publish_at_once_all_succeed() {
     let world = Arc::new(world().await);

@@ -84,3 +84,17 @@ async fn closing_does_not_wait_for_ever_for_a_store_that_stands_still() {
     assert!(started.elapsed() < 10 * SECOND);
     assert_eq!(world.sessions.live(), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_panics_takes_nobody_with_it_and_the_next_one_goes_on() {
+    let store = failing::FailingStore::new();
+    let world = world_on(store.clone(), settings(), |b| b).await;
+    let mut reader = world.attach().await;
+    store.panic_once();
+    assert!(soon(world.sessions.publish(&world.id, said())).await.is_err());
+    assert_eq!(reader.next().await, "nothing");
+    world.quiet().await;
+    world.say(&["one"]).await;
+    let mut reader = world.attach_after(0).await;
+    assert_eq!(reader.until("complete").await[1], "replayed 1=one");
+}

@@ -1,8 +1,120 @@
 //! Opening the store that the settings name.
 
 use std::sync::Arc;
-use anyhow::{Result, bail};
-use rejoin::core::Timestamp;
+
+use anyhow::{Context as _, Result, bail};
 use rejoin::core::limits::LogBounds;
+use rejoin::core::state::Recovery;
+use rejoin::core::{Timestamp, lifetime::Lifetime};
+use rejoin::store::embedded::{EmbeddedStore, OpenReport, Options};
 use rejoin::store::{MemoryStore, Store};
+use sha2::{Digest as _, Sha256};
+
 use crate::settings::{Settings, StoreChoice};
+
+/// Memory for the bodies of events in the embedded store; what does not fit is read from the file.
+const BODIES_IN_MEMORY: u64 = 256 * 1024 * 1024;
+
+/// A store, and what to tell people about it.
+pub(crate) struct Opened {
+    pub(crate) store: Arc<dyn Store>,
+    /// Where sessions are, in words.
+    pub(crate) about: String,
+    pub(crate) failure: Failure,
+}
+
+/// How the server learns that its store does not work any more.
+pub(crate) enum Failure {
+    /// It can't fail by itself.
+    Never,
+    Of(Arc<EmbeddedStore>),
+}
+
+impl Failure {
+    /// Waits until the store fails, and says why.
+    pub(crate) async fn wait(&self) -> String {
+        match self {
+            Self::Never => std::future::pending().await,
+            Self::Of(store) => store.failure().await.to_string(),
+        }
+    }
+}
+
+/// Opens the store; `lifetime` says how long what the last process left behind is kept.
+pub(crate) fn open_store(
+    settings: &Settings,
+    lifetime: &Lifetime,
+    now: Timestamp,
+) -> Result<Opened> {
+    let bounds = LogBounds {
+        events: settings.buffer_size,
+        bytes: usize::try_from(settings.buffer_bytes).unwrap_or(usize::MAX),
+        retention: settings.buffer_retention,
+    };
+    match &settings.store {
+        StoreChoice::Memory => Ok(Opened {
+            store: Arc::new(MemoryStore::new(bounds, settings.audit_max)),
+            about: "memory: they are gone when the server stops".to_owned(),
+            failure: Failure::Never,
+        }),
+        StoreChoice::Postgres(_) => {
+            bail!("store: postgres:// is not yet available; use \"embedded\" or \"memory\"")
+        }
+        StoreChoice::Embedded => {
+            let keep_for = lifetime.disconnect_ttl.unwrap_or(lifetime.session_ttl);
+            let longest = lifetime.session_ttl;
+            let options = Options {
+                directory: settings.data_dir.clone(),
+                bounds,
+                audit_max: settings.audit_max,
+                memory_bytes: BODIES_IN_MEMORY,
+                recovery: Recovery { now, keep_for: keep_for.min(longest), longest },
+                random: random_bytes()?,
+            };
+            let (store, report) = EmbeddedStore::open(options).context("cannot open the store")?;
+            tell(&report);
+            let about = format!(
+                "{} ({} sessions, {} events)",
+                settings.data_dir.display(),
+                report.sessions,
+                report.events
+            );
+            let store = Arc::new(store);
+            let failure = Failure::Of(Arc::clone(&store));
+            Ok(Opened { store, about, failure })
+        }
+    }
+}
+
+/// Says what was found, above all if something is missing.
+fn tell(report: &OpenReport) {
+    for damage in &report.damage {
+        tracing::error!("{damage}");
+    }
+    if !report.damage.is_empty() {
+        let kept = report.kept.as_ref().map(|path| path.display().to_string());
+        tracing::error!(
+            new_epochs = report.new_epochs,
+            kept,
+            "the store was damaged: what is whole goes on under a new epoch, clients are told of \
+             the gap, and the damaged files are kept"
+        );
+    }
+    if report.parked > 0 {
+        tracing::info!(sessions = report.parked, "parked: their clients may come back");
+    }
+}
+
+/// Random bytes without end, from a seed of the operating system.
+fn random_bytes() -> Result<Box<dyn FnMut(&mut [u8]) + Send>> {
+    let mut seed = [0; 32];
+    getrandom::fill(&mut seed).context("the operating system gives no random bytes")?;
+    let mut counter = 0_u64;
+    Ok(Box::new(move |bytes| {
+        for chunk in bytes.chunks_mut(32) {
+            counter += 1;
+            let block = Sha256::new().chain_update(seed).chain_update(counter.to_le_bytes()).finalize();
+            chunk.copy_from_slice(&block[..chunk.len()]);
+        }
+    }))
+}

@@ -1,8 +1,7 @@
 //! When to try again: longer each time, never all clients at once, never earlier than the server asks.
 
+use crate::limits;
 use std::time::Duration;
-
-use super::options;
 
 /// How often it went wrong since the last attachment, and how long to wait because of it.
 #[derive(Debug)]
@@ -16,8 +15,8 @@ pub(super) struct Backoff {
 impl Default for Backoff {
     fn default() -> Self {
         Self {
-            steps: options::BACKOFF.to_vec(),
-            max_attempts: options::MAX_ATTEMPTS,
+            steps: limits::BACKOFF.to_vec(),
+            max_attempts: limits::MAX_ATTEMPTS,
             failures: 0,
             refusals: 0,
         }
@@ -28,7 +27,7 @@ impl Backoff {
     /// The server says how it wants clients to wait.
     pub(super) fn configure(&mut self, steps: &[Duration], max_attempts: u32) {
         if !steps.is_empty() {
-            self.steps = steps.iter().copied().take(options::BACKOFF_STEPS).collect();
+            self.steps = steps.iter().copied().take(limits::BACKOFF_STEPS).collect();
         }
         self.max_attempts = max_attempts;
     }

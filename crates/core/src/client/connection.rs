@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::options::SILENT_INTERVALS;
 use super::recover::Request;
 use super::saved::Saved;
 use super::{Client, GivenUp, Output, Status, StopReason};
 use crate::codes::{CloseCode, CloseMeaning, ErrorCode};
+use crate::limits;
 use crate::time::Timestamp;
 
 /// A frame was over the limit of the peer (RFC 6455).
@@ -136,7 +136,7 @@ impl Client {
 
     /// When a server that says nothing counts as gone.
     pub(super) fn silence_ends(&self) -> Option<Timestamp> {
-        let patience = self.heartbeat_interval.saturating_mul(SILENT_INTERVALS);
+        let patience = self.heartbeat_interval.saturating_mul(limits::SILENT_INTERVALS);
         (!patience.is_zero()).then(|| self.heard_at + patience)
     }
 

@@ -2,7 +2,7 @@
 //! acks of what was delivered and of nothing else.
 
 use super::input::Event;
-use super::options::{ACK_DELAY, ACK_EVENTS};
+use crate::limits;
 use crate::position::{Epoch, Position, Seq, SeqRange};
 use crate::resume::Gap;
 use crate::time::Timestamp;
@@ -159,7 +159,7 @@ impl Delivery {
         self.hole = false;
         self.after_gap = false;
         self.behind_at = None;
-        self.ack_due = (self.unacked > 0).then_some(now + ACK_DELAY);
+        self.ack_due = (self.unacked > 0).then_some(now + limits::ACK_DELAY);
     }
 
     /// An event came. A gap that was announced must have been told before this is asked.
@@ -235,7 +235,7 @@ impl Delivery {
         self.place = place;
         self.begins_at = None;
         self.hole = false;
-        self.ack_due.get_or_insert(now + ACK_DELAY);
+        self.ack_due.get_or_insert(now + limits::ACK_DELAY);
     }
 
     /// A state came: whether it stands in for the gap just told.
@@ -261,7 +261,7 @@ impl Delivery {
 
     /// Whether the next ack is due.
     pub(super) fn is_ack_due(&self, now: Timestamp) -> bool {
-        self.ack_due().is_some_and(|due| due <= now || self.unacked >= ACK_EVENTS)
+        self.ack_due().is_some_and(|due| due <= now || self.unacked >= limits::ACK_EVENTS)
     }
 
     /// The ack that is due. It stands for everything delivered.

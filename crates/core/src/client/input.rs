@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::outbox::MessageId;
 use super::saved::Secret;
 use crate::codes::ErrorCode;
-use crate::ids::{EventId, SessionId};
+use crate::ids::{EventId, MessageId, SessionId};
 use crate::position::{Epoch, InSeq, Seq, SeqRange};
 use crate::resume::Gap;
 

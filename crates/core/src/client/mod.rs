@@ -85,10 +85,10 @@ mod wishes;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+pub use crate::ids::MessageId;
 pub use delivery::DeliveryCounts;
 pub use input::{Event, ExportedState, Input, ServerEvent};
 pub use options::ClientOptions;
-pub use outbox::MessageId;
 pub use output::{ClientCommand, GivenUp, Joined, Output, Status, StopReason};
 pub use saved::{Saved, Secret, Snapshot};
 
@@ -98,6 +98,7 @@ use delivery::Delivery;
 use outbox::{Letter, Outbox};
 
 use crate::ids::SessionId;
+use crate::limits;
 use crate::time::Timestamp;
 
 /// The client's side of one session, and of those that follow it if it is lost. The
@@ -143,7 +144,7 @@ impl Client {
             delivery: Delivery::new(saved.position.clone()),
             outbox: Outbox::new(options),
             backoff: Backoff::default(),
-            heartbeat_interval: options::HEARTBEAT_INTERVAL,
+            heartbeat_interval: limits::HEARTBEAT_INTERVAL,
             heard_at: Timestamp::default(),
             wants_state: false,
             wants_end: false,

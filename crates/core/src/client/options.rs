@@ -1,37 +1,6 @@
-//! What people can set, and the bounds of a client that they can't.
-
-use std::time::Duration;
+//! What people can set of a client. The bounds they can't set are in `limits.rs`.
 
 use crate::limits;
-
-/// An ack goes out after this many events …
-pub(super) const ACK_EVENTS: u64 = 100;
-
-/// … or this long after the first event that no ack covers.
-pub(super) const ACK_DELAY: Duration = Duration::from_secs(1);
-
-/// Upper bounds of the waits between attempts, until a server says otherwise.
-pub(super) const BACKOFF: [Duration; 7] = [
-    Duration::from_secs(1),
-    Duration::from_secs(2),
-    Duration::from_secs(4),
-    Duration::from_secs(8),
-    Duration::from_secs(16),
-    Duration::from_secs(30),
-    Duration::from_secs(60),
-];
-
-/// Steps of a server's own list that are looked at.
-pub(super) const BACKOFF_STEPS: usize = 64;
-
-/// Refusals in a row after which a client stops, until a server says otherwise.
-pub(super) const MAX_ATTEMPTS: u32 = 5;
-
-/// How often heartbeats come, until a server says otherwise.
-pub(super) const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(30);
-
-/// Nothing received for this many heartbeat intervals: the connection is dead.
-pub(super) const SILENT_INTERVALS: u32 = 2;
 
 /// What people can set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,35 +2,11 @@
 //! attachment, in order, under the same ids; the server enters each once.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::Arc;
 
 use super::options::ClientOptions;
-use crate::ids::{IdError, SessionId};
+use crate::ids::MessageId;
 use crate::time::Timestamp;
-
-/// Names a message of the application: 1 to 128 characters of `A-Za-z0-9._~-`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct MessageId(Arc<str>);
-
-impl MessageId {
-    /// The id in `text`, or why it can be none.
-    pub fn parse(text: &str) -> Result<Self, IdError> {
-        SessionId::parse(text)?; // the same rule for every id that a client names
-        Ok(Self(text.into()))
-    }
-
-    /// The id as it stands on the wire.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for MessageId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
 
 /// What the application wants to tell the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::input::{Event, ExportedState};
-use super::outbox::MessageId;
 use super::saved::{Saved, Secret};
 use crate::codes::ErrorCode;
-use crate::ids::SessionId;
+use crate::ids::{MessageId, SessionId};
 use crate::position::{Epoch, InSeq, Seq};
 use crate::resume::Gap;
 

@@ -10,6 +10,7 @@ use rejoin_core::state::{
 };
 use rejoin_core::{AttachmentId, SessionId};
 use rejoin_store::{Body, Failure, PageLimit, Unavailable};
+use tokio::time::sleep;
 
 use super::{Done, Driver};
 use crate::attachment::Told;
@@ -97,7 +98,7 @@ impl Driver {
                 Err(Failure::Refused(_) | Failure::NotFound) => return Done::Nothing,
                 Err(Failure::Unavailable(unavailable)) => return Done::Failed(unavailable),
             }
-            shared.deadlines_changed();
+            shared.deadline_set(detach.now + detach.keep_for);
             match (&shared.hook, then) {
                 (Some(_), _) => ask_hook(&shared, &id, detach).await,
                 (None, Verdict::KeepUntil(_)) => Done::Nothing,
@@ -109,7 +110,7 @@ impl Driver {
                         remember_for: shared.settings.remember_for(),
                         now: detach.now,
                     };
-                    ended(&shared, shared.store.end(&id, end).await)
+                    end_quietly(&shared, &id, end).await
                 }
             }
         });
@@ -154,7 +155,7 @@ impl Driver {
             match verdict {
                 Verdict::KeepUntil(until) => {
                     let answer = shared.store.keep(&id, Keep { generation, until }).await;
-                    shared.deadlines_changed();
+                    shared.deadline_set(until);
                     quietly(answer)
                 }
                 Verdict::End => {
@@ -165,7 +166,7 @@ impl Driver {
                         remember_for: shared.settings.remember_for(),
                         now: shared.clock.now(),
                     };
-                    ended(&shared, shared.store.end(&id, end).await)
+                    end_quietly(&shared, &id, end).await
                 }
             }
         });
@@ -195,7 +196,7 @@ impl Driver {
 }
 
 /// Lets the hook decide. It runs on its own, so that a slow one holds nobody up; it ends at the latest
-/// when the server stops.
+/// when the server stops, or when there is nothing left to decide.
 async fn ask_hook(shared: &Arc<Shared>, id: &SessionId, detach: Detach) -> Done {
     let Some(hook) = shared.hook.clone() else { return Done::Nothing };
     match shared.store.session(id).await {
@@ -206,6 +207,7 @@ async fn ask_hook(shared: &Arc<Shared>, id: &SessionId, detach: Detach) -> Done 
                 tokio::select! {
                     () = hook.disconnected(record, cleanup) => {}
                     () = stopping.stopping() => {}
+                    () = sleep(stopping.settings.session.lifetime.session_ttl) => {}
                 }
             });
             Done::Nothing
@@ -223,10 +225,14 @@ fn quietly<R>(answer: Result<(), Failure<R>>) -> Done {
     }
 }
 
-fn ended<T, R>(shared: &Shared, answer: Result<T, Failure<R>>) -> Done {
-    shared.deadlines_changed();
-    match answer {
-        Ok(_) => Done::Happened(Input::Ended { by: None }),
+/// Ends a session whose driver this is.
+async fn end_quietly(shared: &Shared, id: &SessionId, end: End) -> Done {
+    let forget_at = end.now + end.remember_for;
+    match shared.store.end(id, end).await {
+        Ok(_) => {
+            shared.deadline_set(forget_at);
+            Done::Happened(Input::Ended { by: None })
+        }
         Err(Failure::Refused(_) | Failure::NotFound) => Done::Nothing,
         Err(Failure::Unavailable(unavailable)) => Done::Failed(unavailable),
     }

@@ -23,6 +23,7 @@ use tokio::sync::Semaphore;
 pub struct FailingStore {
     inner: MemoryStore,
     broken: AtomicBool,
+    panics: AtomicBool,
     /// Writes wait here while it is slow.
     gate: Semaphore,
     slow: AtomicBool,
@@ -41,6 +42,7 @@ impl FailingStore {
         Arc::new(Self {
             inner,
             broken: AtomicBool::new(false),
+            panics: AtomicBool::new(false),
             gate: Semaphore::new(0),
             slow: AtomicBool::new(false),
             waiting: AtomicUsize::new(0),
@@ -52,6 +54,11 @@ impl FailingStore {
     pub fn break_down(&self) {
         self.broken.store(true, Ordering::SeqCst);
         self.go_on();
+    }
+
+    /// The next write panics.
+    pub fn panic_once(&self) {
+        self.panics.store(true, Ordering::SeqCst);
     }
 
     /// From now on every write waits.
@@ -77,6 +84,7 @@ impl FailingStore {
     }
 
     async fn write(&self) -> Result<(), Unavailable> {
+        assert!(!self.panics.swap(false, Ordering::SeqCst), "a store that panics, on purpose");
         if self.slow.load(Ordering::SeqCst) {
             self.waiting.fetch_add(1, Ordering::SeqCst);
             self.gate.acquire().await.unwrap().forget();
