@@ -8,9 +8,7 @@ use anyhow::Result;
 use rejoin_core::limits::LogBounds;
 use rejoin_core::page::Body;
 use rejoin_core::record::{About, Kind, Transport};
-use rejoin_core::state::{
-    Append, Attach, Create, Detach, NewEvent, Recovery, TakeLease, Takeover,
-};
+use rejoin_core::state::{Append, Attach, Create, Detach, NewEvent, Recovery, TakeLease, Takeover};
 use rejoin_core::{Epoch, LogId, Principal, ProcessId, Seq, SessionId, Term, Timestamp};
 use rejoin_store::Store;
 use rejoin_store::embedded::{EmbeddedStore, Options};

@@ -68,7 +68,6 @@ fn serve(config: Config) -> ExitCode {
 }
 
 /// Says something to the person who started it.
-#[expect(clippy::print_stdout, reason = "the binary's voice: what was asked for goes to stdout")]
 pub(crate) fn say(text: &str) {
     use std::io::Write as _;
     let mut out = std::io::stdout().lock();

@@ -76,7 +76,10 @@ async fn drain(sessions: &Sessions, settings: &Settings) {
         }
     };
     if tokio::time::timeout(settings.drain_timeout, finished).await.is_err() {
-        tracing::warn!(live = sessions.live(), "some sessions were still at work; they go on later");
+        tracing::warn!(
+            live = sessions.live(),
+            "some sessions were still at work; they go on later"
+        );
     }
 }
 

@@ -63,7 +63,8 @@ fn run(mut command: Command) -> Said {
 impl Server {
     fn get(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).expect("it listens");
-        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).expect("it reads");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("it answers");
@@ -155,7 +156,11 @@ fn an_address_in_use_is_said_in_one_sentence() {
     command.args(["--listen", &first.address, "--data-dir"]).arg(other.path());
     let said = run(command);
     assert_eq!(said.status.code(), Some(1));
-    assert!(said.stderr.contains(&format!("cannot listen on {}", first.address)), "{}", said.stderr);
+    assert!(
+        said.stderr.contains(&format!("cannot listen on {}", first.address)),
+        "{}",
+        said.stderr
+    );
 }
 
 #[test]
@@ -192,7 +197,9 @@ fn check_config_prints_the_settings_in_force_and_where_they_came_from() {
     assert_eq!(said.status.code(), Some(0), "{}", said.stderr);
     let line = |key: &str| said.stdout.lines().find(|line| line.starts_with(key)).unwrap_or("");
     assert!(line("session_ttl").contains("2h") && line("session_ttl").contains("--session-ttl"));
-    assert!(line("buffer_size").contains("77") && line("buffer_size").contains("REJOIN_BUFFER_SIZE"));
+    assert!(
+        line("buffer_size").contains("77") && line("buffer_size").contains("REJOIN_BUFFER_SIZE")
+    );
 }
 
 #[test]

@@ -207,8 +207,12 @@ impl Driver {
         self.session.handle(input, self.shared.clock.now());
     }
 
-    /// A client whose attachment was dropped has left, whether or not there was room to say so.
+    /// A client whose attachment was dropped has left, whether or not there was room to say so; but not
+    /// before what it sent has been taken in.
     fn notice_gone(&mut self) {
+        if !self.commands.is_empty() {
+            return;
+        }
         let gone = self.outlets.iter().filter(|(_, outlet)| outlet.is_closed());
         for attachment in gone.map(|(id, _)| *id).collect::<Vec<_>>() {
             self.handle(Input::Left { attachment });

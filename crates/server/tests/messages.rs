@@ -41,6 +41,23 @@ async fn a_message_that_is_sent_again_is_entered_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_client_sent_before_it_went_is_entered() {
+    let world = world().await;
+    let reader = world.attach().await;
+    let (one, two) = (reader.send("m1", "one"), reader.send("m2", "two"));
+    tokio::select! {
+        biased;
+        _ = one => unreachable!("the driver had no turn"),
+        _ = two => unreachable!("the driver had no turn"),
+        () = std::future::ready(()) => {}
+    }
+    drop(reader);
+    world.parked().await;
+    world.quiet().await;
+    assert_eq!(world.record().await.in_head, InSeq::new(2));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_agent_that_panics_is_started_from_its_state_with_what_that_does_not_cover() {
     let (tell, mut told) = mpsc::unbounded_channel();
     let agent = agents::PanicsOnce { tell, poison: "two", panicked: AtomicUsize::new(0) };
@@ -100,15 +117,17 @@ async fn an_agent_that_does_not_stop_when_it_is_needed_no_more_is_stopped() {
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_never_reads_its_queue_holds_nobody_up() {
-    let (agent, mut seats) = agents::GiveSeats::new();
+    let (agent, mut seats) = agents::GiveSeats::panicking_once();
     let world = world_with(settings(), |b| b.agent(agent)).await;
     let mut reader = world.attach().await;
-    let mut seat = soon(seats.recv()).await.unwrap();
+    drop(soon(seats.recv()).await.unwrap()); // the next one gets all there is at once
     for number in 1..=1_000 {
         reader.send(&number.to_string(), &number.to_string()).await.unwrap();
     }
     let full = reader.send("more", "more").await.unwrap_err();
     assert!(matches!(full, Failure::Refused(EnterRefused::Full { waiting: 1_000 })), "{full}");
+    let mut seat = soon(seats.recv()).await.unwrap();
+    settle().await;
     world.say(&["still here"]).await;
     reader.until("live 1=still here").await;
     for number in 1..=1_000 {

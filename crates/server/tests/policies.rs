@@ -78,3 +78,12 @@ async fn the_driver_of_a_session_that_expires_at_work_is_told() {
     assert_eq!(world.ending().await, Some(Ending::Expired));
     world.quiet().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_nobody_has_attached_to_yet_is_not_ended_when_its_work_is_done() {
+    let world = world_with(policy(WhilePending, None), |b| b).await;
+    world.send("work").await;
+    world.cover(1).await;
+    pass(SESSION_TTL - MINUTE).await;
+    assert_eq!(world.ending().await, None);
+}

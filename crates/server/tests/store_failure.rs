@@ -11,6 +11,8 @@ async fn everybody_who_waits_for_a_store_that_fails_gets_an_error() {
     let store = failing::FailingStore::new();
     let (agent, mut seats) = agents::GiveSeats::new();
     let world = world_on(store.clone(), settings(), |b| b.agent(agent)).await;
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let tasks_before = tasks();
     let mut reader = world.attach().await;
     let mut seat = soon(seats.recv()).await.unwrap();
     store.hold_writes();
@@ -36,6 +38,8 @@ async fn everybody_who_waits_for_a_store_that_fails_gets_an_error() {
     assert!(seat.publish(said()).await.is_err());
     assert!(reader.send("m1", "hello").await.is_err());
     world.quiet().await;
+    settle().await;
+    assert!(tasks() <= tasks_before, "neither driver nor agent is left");
 }
 
 #[tokio::test(start_paused = true)]

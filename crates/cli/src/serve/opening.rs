@@ -69,7 +69,7 @@ pub(crate) fn open_store(
                 audit_max: settings.audit_max,
                 memory_bytes: BODIES_IN_MEMORY,
                 recovery: Recovery { now, keep_for: keep_for.min(longest), longest },
-                random: random_bytes()?,
+                random: Box::new(random_bytes()?),
             };
             let (store, report) = EmbeddedStore::open(options).context("cannot open the store")?;
             tell(&report);
@@ -106,15 +106,16 @@ fn tell(report: &OpenReport) {
 }
 
 /// Random bytes without end, from a seed of the operating system.
-fn random_bytes() -> Result<Box<dyn FnMut(&mut [u8]) + Send>> {
+fn random_bytes() -> Result<impl FnMut(&mut [u8]) + Send> {
     let mut seed = [0; 32];
     getrandom::fill(&mut seed).context("the operating system gives no random bytes")?;
     let mut counter = 0_u64;
-    Ok(Box::new(move |bytes| {
+    Ok(move |bytes: &mut [u8]| {
         for chunk in bytes.chunks_mut(32) {
             counter += 1;
-            let block = Sha256::new().chain_update(seed).chain_update(counter.to_le_bytes()).finalize();
+            let block =
+                Sha256::new().chain_update(seed).chain_update(counter.to_le_bytes()).finalize();
             chunk.copy_from_slice(&block[..chunk.len()]);
         }
-    }))
+    })
 }

@@ -63,6 +63,12 @@ impl Seen {
         }
     }
 
+    /// Forgets those that were entered after `in_seq`, so that they can be entered again.
+    pub fn forget_after(&mut self, in_seq: InSeq) {
+        self.by_id.retain(|_, message| message.in_seq <= in_seq);
+        self.in_order.retain(|id| self.by_id.contains_key(id));
+    }
+
     /// All of them, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &Remembered> {
         self.in_order.iter().filter_map(|id| self.by_id.get(id))

@@ -122,7 +122,9 @@ impl Session {
     }
 
     fn export_due(&self) -> Option<Timestamp> {
-        let wanted = self.export.waits && !self.attachments.is_empty();
+        // To somebody who is not confirmed yet nothing would be sent, and the change be forgotten.
+        let confirmed = self.attachments.values().any(|client| client.generation.is_some());
+        let wanted = self.export.waits && confirmed;
         let soonest = |last| last + self.settings.auto_export_interval;
         wanted.then(|| self.export.last.map_or(Timestamp::default(), soonest))
     }

@@ -7,7 +7,7 @@ use super::{Output, Session, Ticket};
 use crate::lifetime::Verdict;
 use crate::limits;
 use crate::page::Body;
-use crate::position::{InSeq, Seq, Term};
+use crate::position::{Generation, InSeq, Seq, Term};
 use crate::state::{Append, AppendRefused, Appended, NewEvent, NewSnapshot};
 use crate::time::Timestamp;
 
@@ -248,7 +248,9 @@ impl Session {
             self.state_changed(now);
         }
         self.pump_all();
-        if had_work && !self.record.has_work() && self.attachments.is_empty() && !self.ended {
+        // One that nobody has attached to yet was not left by anybody: it waits as long as it was made to.
+        let left = self.attachments.is_empty() && self.record.generation > Generation::ZERO;
+        if had_work && !self.record.has_work() && left && !self.ended {
             let verdict = self.settings.lifetime.on_work_done(&self.record, now);
             if let Verdict::KeepUntil(until) = verdict {
                 self.record.expires_at = until;

@@ -8,7 +8,7 @@ use crate::ids::Principal;
 use crate::limits;
 use crate::log::{Entry, EntryKind, MessageDigest, Remembered};
 use crate::position::{Generation, InSeq, Seq};
-use crate::record::{Ending, Record, Status, Transport};
+use crate::record::{Ending, Record, Transport};
 use crate::time::Timestamp;
 
 /// A client attaches: the generation goes up, whoever was attached before is superseded.
@@ -218,8 +218,8 @@ impl<B> SessionState<B> {
         if let Some(generation) = enter.generation {
             self.check_generation(generation)?;
         }
-        if let Status::Ended { ending, .. } = &self.vitals.status {
-            return Err(EnterRefused::Ended(ending.clone()));
+        if let Some(ending) = self.ending_as_of(enter.now) {
+            return Err(EnterRefused::Ended(ending));
         }
         if let Some(first) = enter.digest.as_ref().and_then(|digest| self.seen.find(digest)) {
             if enter.digest != Some(first.digest) {

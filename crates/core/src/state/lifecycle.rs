@@ -116,6 +116,9 @@ impl<B> SessionState<B> {
                 return Err(EndRefused::Attached);
             }
         }
+        if end.only_due && self.vitals.attached.is_some() {
+            return Err(EndRefused::Attached);
+        }
         if end.only_due && self.vitals.expires_at > end.now {
             return Err(EndRefused::NotDue(self.vitals.expires_at));
         }
@@ -123,10 +126,13 @@ impl<B> SessionState<B> {
         self.vitals.status = Status::Ended { ending: end.ending.clone(), at: end.now, forget_at };
         self.vitals.attached = None;
         self.vitals.lease = None;
+        let covered = self.inbox.covered();
         let contents = self.take_contents();
         if end.ending == Ending::Expired {
-            // A client may yet go on from a snapshot and send again what it got no answer for.
+            // A client may yet go on from a snapshot and send again what it got no answer for: what
+            // was dealt with is known then, what went with the in log can be entered anew.
             self.seen = contents.seen;
+            self.seen.forget_after(covered);
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use rejoin_core::state::{
 };
 use rejoin_core::{AttachmentId, SessionId};
 use rejoin_store::{Body, Failure, PageLimit, Unavailable};
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::time::sleep;
 
 use super::{Done, Driver};
@@ -178,12 +179,13 @@ impl Driver {
         }
     }
 
-    /// Tells a client something. One that has gone, or lets things pile up, is cut off.
+    /// Tells a client something. One that lets things pile up is cut off.
     fn tell(&mut self, attachment: AttachmentId, tell: Tell) {
         let Some(outlet) = self.outlets.get(&attachment) else { return };
-        if outlet.try_send(Told::Tell(tell)).is_err() {
-            self.outlets.remove(&attachment);
-            self.handle(Input::Left { attachment });
+        match outlet.try_send(Told::Tell(tell)) {
+            Ok(()) => {}
+            Err(TrySendError::Closed(_)) => {} // see `notice_gone`
+            Err(TrySendError::Full(_)) => self.handle(Input::Left { attachment }),
         }
     }
 

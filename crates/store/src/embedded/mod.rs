@@ -1,1 +1,391 @@
-//! Being built.
+//! The embedded store: sessions in one SQLite file, for a server that runs alone.
+//!
+//! Every session's state is in memory, as far as it is small; every change of it goes into a journal
+//! with **one row per commit**, however many sessions it touches. That layout, not the engine, makes
+//! it fast. SQLite is there because nothing survives crashes better, and people can open the file.
+//!
+//! Where to start reading:
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `writer` | the thread that writes: take, apply, commit, publish, answer |
+//! | `queue`, `request`, `apply`, `batch` | how a call becomes part of a commit |
+//! | `slot`, `index`, `read` | what readers see, and that it is only what is committed |
+//! | `journal`, `rows`, `audit`, `schema` | what is in the file |
+//! | `piece`, `cleanup`, `spill` | which bytes are still needed, in the file and in memory |
+//! | `witness`, `recover`, `rebuild`, `salvage`, `open` | opening: what was there, and is it whole? |
+//! | `limits` | every bound |
+
+mod apply;
+mod audit;
+mod batch;
+mod cleanup;
+mod error;
+mod index;
+mod journal;
+mod limits;
+mod open;
+mod piece;
+mod queue;
+mod read;
+mod rebuild;
+mod recover;
+mod request;
+mod rows;
+mod salvage;
+mod schema;
+mod shared;
+mod slot;
+mod spill;
+mod witness;
+mod writer;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use async_trait::async_trait;
+use rejoin_core::record::Record;
+use rejoin_core::state::{
+    Ack, AckRefused, Append, AppendRefused, Appended, Attach, AttachRefused, Attached, Create,
+    Detach, End, EndRefused, Enter, EnterRefused, Entered, Keep, LeaseHeld, NewToken, Renew,
+    RenewRefused, Renewed, Restore, RestoreRefused, SessionOver, SessionState, Stale, TakeLease,
+    TokenFault,
+};
+use rejoin_core::{InSeq, Seq, SessionId, Term, Timestamp};
+use tokio::sync::oneshot;
+
+pub use self::error::{Damage, OpenError};
+pub use self::open::{OpenReport, Options, Random};
+use self::piece::Piece;
+use self::read::{EntriesFound, Fetch, Found, PageFound, SnapshotFound};
+use self::request::{Answer, Change, Reply, Request};
+use self::shared::Shared;
+use self::slot::{Session, Takes, Trace};
+use crate::audit::{AuditPage, AuditQuery, AuditRecord};
+use crate::contract::{
+    Body, CreateRefused, Due, Failure, Page, PageLimit, Query, Store, StoredEntry, StoredSnapshot,
+    Unavailable,
+};
+
+/// Sessions in a directory of the local disk.
+///
+/// One process at a time may have a directory open. A call that changes something returns once its
+/// commit has reached the disk; commits of calls that run at the same time are made together.
+pub struct EmbeddedStore {
+    shared: Arc<Shared>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl EmbeddedStore {
+    /// Opens the store in a directory, which is made if need be, and says what was found there.
+    ///
+    /// Blocks while it reads the journal. Every session that was attached when the last process ended
+    /// is parked now. If something that was durable is gone, the report says so, the sessions that
+    /// may be concerned have begun a new epoch, and the damaged files are kept beside the new ones.
+    pub fn open(options: Options) -> Result<(Self, OpenReport), OpenError> {
+        let (shared, writer, report) = open::open(options)?;
+        let writer = Mutex::new(Some(writer));
+        Ok((Self { shared, writer }, report))
+    }
+
+    /// Waits until the store fails, and says why. From then on it acknowledges nothing; a server
+    /// should end, so that it is started again on what is durable.
+    pub async fn failure(&self) -> Unavailable {
+        self.shared.failed().await
+    }
+
+    /// Asks the writer for something and waits for its answer.
+    async fn ask<T, E: From<Unavailable>>(
+        &self,
+        request: impl FnOnce(Reply<T, E>) -> Request,
+    ) -> Result<T, E> {
+        let (reply, answer) = oneshot::channel();
+        self.shared.queue.push(request(reply)).await?;
+        // No answer: the writer has gone, and with it the request.
+        answer.await.unwrap_or_else(|_| Err(self.shared.why_not().into()))
+    }
+
+    /// Asks for a change of one session.
+    async fn change<T, R>(
+        &self,
+        id: &SessionId,
+        takes: Takes,
+        settle_at: Option<Timestamp>,
+        change: impl FnOnce(&mut SessionState<Piece>) -> (Trace, Result<T, R>) + Send + 'static,
+    ) -> Result<T, Failure<R>>
+    where
+        T: Send + 'static,
+        R: Send + 'static,
+    {
+        let id = id.clone();
+        self.ask(|reply| {
+            let apply = Box::new(move |session: Option<&mut SessionState<Piece>>| {
+                let Some(session) = session else {
+                    return (Trace::Nothing, Answer::new(reply, Err(Failure::NotFound)));
+                };
+                let (trace, outcome) = change(session);
+                (trace, Answer::new(reply, outcome.map_err(Failure::Refused)))
+            });
+            Request::Change(id, Change { takes, settle_at, apply })
+        })
+        .await
+    }
+
+    /// Looks at a session as of its last commit.
+    fn view<T>(
+        &self,
+        id: &SessionId,
+        view: impl FnOnce(&Session) -> T,
+    ) -> Result<Option<T>, Unavailable> {
+        self.shared.check_open()?;
+        Ok(self.shared.index.find(id).map(|slot| view(&slot.lock())))
+    }
+
+    /// Fetches the bodies that are not in memory.
+    async fn fetch<F: Fetch + Sync>(&self, found: F) -> Result<F::Whole, Unavailable> {
+        if let Some(bodies) = found.bodies().map(Found::here).collect() {
+            return Ok(found.complete(bodies));
+        }
+        self.read_file(move |db| {
+            let bodies = read::fetch(db, found.bodies())?;
+            Ok(found.complete(bodies))
+        })
+        .await
+    }
+
+    /// Reads from the file on a thread that may block. What can't be read any more is damage, and is
+    /// answered when the store is opened again: until then nothing more is built on it.
+    async fn read_file<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&rusqlite::Connection) -> Result<T, error::Fault> + Send + 'static,
+    ) -> Result<T, Unavailable> {
+        let shared = Arc::clone(&self.shared);
+        let reading = tokio::task::spawn_blocking(move || {
+            shared.readers.read(read).map_err(|fault| {
+                let why = Unavailable(fault.sentence(&shared.files.directory).into());
+                if fault.is_damage() {
+                    shared.fail(&why);
+                }
+                why
+            })
+        });
+        reading.await.unwrap_or_else(|_| Err(Unavailable("reading from it was cut short".into())))
+    }
+}
+
+impl fmt::Debug for EmbeddedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let directory = &self.shared.files.directory;
+        f.debug_struct("EmbeddedStore").field("directory", directory).finish_non_exhaustive()
+    }
+}
+
+impl Drop for EmbeddedStore {
+    /// Ends the writer, as a crash would: what was acknowledged is durable, acks and trims since the
+    /// last note are lost. See [`Store::close`] for the orderly way.
+    fn drop(&mut self) {
+        self.shared.close();
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(writer) = writer {
+            let _ = writer.join(); // it says itself why it ended
+        }
+    }
+}
+
+#[async_trait]
+impl Store for EmbeddedStore {
+    async fn create(&self, create: Create) -> Result<Record, Failure<CreateRefused>> {
+        self.ask(|reply| Request::Create(Box::new(create), reply)).await
+    }
+
+    async fn session(&self, id: &SessionId) -> Result<Option<Record>, Unavailable> {
+        self.view(id, Session::record)
+    }
+
+    async fn sessions(&self, query: &Query) -> Result<Vec<Record>, Unavailable> {
+        self.shared.check_open()?;
+        Ok(self.shared.index.list(query))
+    }
+
+    async fn due(&self, now: Timestamp, limit: usize) -> Result<Due, Unavailable> {
+        self.shared.check_open()?;
+        Ok(self.shared.index.due(now, limit))
+    }
+
+    async fn attach(
+        &self,
+        id: &SessionId,
+        attach: Attach,
+    ) -> Result<Attached, Failure<AttachRefused>> {
+        self.change(id, Takes::Nothing, None, move |session| {
+            let outcome = session.attach(&attach);
+            let trace = match &outcome {
+                // A token that was used twice revokes all others: that must be durable as well.
+                Ok(_) | Err(AttachRefused::Token(TokenFault::Reused)) => Trace::Row,
+                Err(_) => Trace::Nothing,
+            };
+            (trace, outcome)
+        })
+        .await
+    }
+
+    async fn detach(&self, id: &SessionId, detach: Detach) -> Result<(), Failure<Stale>> {
+        let change = move |session: &mut SessionState<Piece>| row_if_ok(session.detach(&detach));
+        self.change(id, Takes::Nothing, Some(detach.now), change).await
+    }
+
+    async fn ack(&self, id: &SessionId, ack: Ack) -> Result<(), Failure<AckRefused>> {
+        self.shared.check_working()?;
+        if let Some(slot) = self.shared.index.find(id) {
+            let mut session = slot.lock();
+            // Nothing is under way: the state is what is committed, and an ack need not be.
+            if session.pending.is_none() {
+                session.state.ack(&ack).map_err(Failure::Refused)?;
+                session.unsaved = true;
+                return Ok(());
+            }
+        }
+        let change = move |session: &mut SessionState<Piece>| (Trace::Nothing, session.ack(&ack));
+        self.change(id, Takes::Nothing, None, change).await
+    }
+
+    async fn enter(
+        &self,
+        id: &SessionId,
+        enter: Enter<Body>,
+    ) -> Result<Entered, Failure<EnterRefused>> {
+        self.ask(|reply| Request::Enter(id.clone(), enter, reply)).await
+    }
+
+    async fn take_lease(
+        &self,
+        id: &SessionId,
+        take: TakeLease,
+    ) -> Result<Term, Failure<LeaseHeld>> {
+        self.change(id, Takes::Nothing, None, move |session| {
+            let had = session.vitals.term;
+            let outcome = session.take_lease(&take);
+            // Leases are void after a restart; only a new term must never be given out again.
+            let trace = if session.vitals.term == had { Trace::Nothing } else { Trace::Row };
+            (trace, outcome)
+        })
+        .await
+    }
+
+    async fn give_up_lease(&self, id: &SessionId, term: Term) -> Result<(), Unavailable> {
+        let change = move |session: &mut SessionState<Piece>| -> (Trace, Result<(), Unavailable>) {
+            session.give_up_lease(term);
+            (Trace::Nothing, Ok(()))
+        };
+        match self.change(id, Takes::Nothing, None, change).await {
+            Ok(()) | Err(Failure::NotFound) => Ok(()),
+            Err(Failure::Refused(unavailable) | Failure::Unavailable(unavailable)) => {
+                Err(unavailable)
+            }
+        }
+    }
+
+    async fn append(
+        &self,
+        id: &SessionId,
+        append: Append<Body>,
+    ) -> Result<Appended, Failure<AppendRefused>> {
+        self.ask(|reply| Request::Append(id.clone(), append, reply)).await
+    }
+
+    async fn read(
+        &self,
+        id: &SessionId,
+        after: Seq,
+        limit: PageLimit,
+    ) -> Result<Option<Page>, Unavailable> {
+        match self.view(id, |session| PageFound::of(session, after, limit))? {
+            Some(page) => self.fetch(page).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    async fn entries(
+        &self,
+        id: &SessionId,
+        after: InSeq,
+        limit: usize,
+    ) -> Result<Vec<StoredEntry>, Unavailable> {
+        match self.view(id, |session| EntriesFound::of(session, after, limit))? {
+            Some(entries) => self.fetch(entries).await,
+            None => Ok(Vec::new()),
+        }
+    }
+
+    async fn snapshot(&self, id: &SessionId) -> Result<Option<StoredSnapshot>, Unavailable> {
+        match self.view(id, SnapshotFound::of)? {
+            Some(snapshot) => self.fetch(snapshot).await,
+            None => Ok(None),
+        }
+    }
+
+    async fn put_token(
+        &self,
+        id: &SessionId,
+        token: NewToken,
+        now: Timestamp,
+    ) -> Result<(), Failure<SessionOver>> {
+        let change =
+            move |session: &mut SessionState<Piece>| row_if_ok(session.put_token(token, now));
+        self.change(id, Takes::Nothing, None, change).await
+    }
+
+    async fn renew(&self, id: &SessionId, renew: Renew) -> Result<Renewed, Failure<RenewRefused>> {
+        self.change(id, Takes::Nothing, None, move |session| {
+            let outcome = session.renew(&renew);
+            let trace = match &outcome {
+                Ok(_) | Err(RenewRefused::Token(TokenFault::Reused)) => Trace::Row,
+                Err(_) => Trace::Nothing,
+            };
+            (trace, outcome)
+        })
+        .await
+    }
+
+    async fn keep(&self, id: &SessionId, keep: Keep) -> Result<(), Failure<Stale>> {
+        self.change(id, Takes::Nothing, None, move |session| {
+            let outcome = session.keep(&keep);
+            (if outcome.is_ok() { Trace::Note } else { Trace::Nothing }, outcome)
+        })
+        .await
+    }
+
+    async fn end(&self, id: &SessionId, end: End) -> Result<Record, Failure<EndRefused>> {
+        self.change(id, Takes::All, None, move |session| {
+            row_if_ok(session.end(&end).map(|()| session.record()))
+        })
+        .await
+    }
+
+    async fn forget(&self, id: &SessionId, now: Timestamp) -> Result<(), Unavailable> {
+        self.ask(|reply| Request::Forget(id.clone(), now, reply)).await
+    }
+
+    async fn restore(&self, restore: Restore<Body>) -> Result<Record, Failure<RestoreRefused>> {
+        self.ask(|reply| Request::Restore(Box::new(restore), reply)).await
+    }
+
+    async fn audit(&self, record: AuditRecord) -> Result<(), Unavailable> {
+        self.ask(|reply| Request::Audit(Box::new(record), reply)).await
+    }
+
+    async fn audit_trail(&self, query: &AuditQuery) -> Result<AuditPage, Unavailable> {
+        self.shared.check_open()?;
+        let query = query.clone();
+        self.read_file(move |db| Ok(audit::read(db, &query)?)).await
+    }
+
+    async fn close(&self) -> Result<(), Unavailable> {
+        self.ask(Request::Close).await
+    }
+}
+
+fn row_if_ok<T, R>(outcome: Result<T, R>) -> (Trace, Result<T, R>) {
+    (if outcome.is_ok() { Trace::Row } else { Trace::Nothing }, outcome)
+}

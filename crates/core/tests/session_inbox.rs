@@ -1,0 +1,177 @@
+//! What clients send: each message enters once, is handed to the agent in order and once, and after a
+//! crash of the agent again only if nothing covers it.
+
+mod common;
+
+use common::live::*;
+use common::*;
+use rejoin_core::limits;
+use rejoin_core::session::{Covering, Settings};
+
+fn live(covering: Covering) -> Live {
+    let mut live = Live::new();
+    live.agent_starts(covering);
+    live.begins(A);
+    live.all_heard();
+    live
+}
+
+/// An agent that deals with everything up to this entry.
+fn deals_with(live: &mut Live, up_to: u64) {
+    live.publishes(covering(up_to, saying(&["done"])));
+}
+
+#[test]
+fn a_message_is_accepted_once_the_store_has_it_and_then_handed_over() {
+    let mut live = live(Covering::Named);
+    live.store_is_slow = true;
+    live.sends(A, "hello");
+    assert!(live.heard_by("sender").is_empty() && live.heard_by("agent").is_empty());
+    live.store_is_slow = false;
+    live.store_answers();
+    assert_eq!(live.heard_by("sender"), ["A: 1 entered"]);
+    assert_eq!(live.heard_by("agent"), ["1: hello"]);
+}
+
+#[test]
+fn messages_are_handed_over_in_order_and_once() {
+    let mut live = live(Covering::Named);
+    live.sends(A, "a");
+    live.posted("b");
+    live.sends(A, "a");
+    live.sends(A, "c");
+    assert_eq!(live.heard_by("agent"), ["1: a", "2: b", "3: c"]);
+    let told = ["A: 1 entered", "http: 2 entered", "A: 1 already", "A: 3 entered"];
+    assert_eq!(live.heard_by("sender"), told);
+}
+
+#[test]
+fn entries_that_come_while_others_are_read_are_handed_over_after_them() {
+    let mut live = live(Covering::Named);
+    live.store_is_slow = true;
+    live.sends(A, "a");
+    live.store_answers(); // the first is entered; now entries are being read
+    live.sends(A, "b");
+    live.answer_arrives(1); // the second is entered
+    assert_eq!(live.heard_by("store"), ["enter a", "read entries after 0", "enter b"]);
+    live.store_is_slow = false;
+    live.store_answers();
+    assert_eq!(live.heard_by("agent"), ["1: a", "2: b"]);
+}
+
+#[test]
+fn a_long_backlog_is_handed_over_page_by_page() {
+    let mut store = session();
+    let backlog = limits::HAND_ENTRIES + 1;
+    for n in 0..backlog {
+        store.gets(&format!("m{n}"), "content", START).unwrap();
+    }
+    let mut live = Live::of(store, Settings::default());
+    live.agent_starts(Covering::Named);
+    assert_eq!(live.heard_by("agent").len(), backlog);
+    assert_eq!(live.heard_by("store"), ["read entries after 0", "read entries after 64"]);
+}
+
+#[test]
+fn the_next_agent_is_handed_only_what_is_not_covered() {
+    let mut live = live(Covering::Named);
+    for id in ["a", "b", "c"] {
+        live.sends(A, id);
+    }
+    deals_with(&mut live, 2);
+    live.agent_dies();
+    live.all_heard();
+    live.agent_starts(Covering::Named);
+    assert_eq!(live.heard_by("agent"), ["3: c"]);
+}
+
+#[test]
+fn nothing_is_handed_over_while_no_agent_runs_and_nothing_is_lost() {
+    let mut live = live(Covering::Named);
+    live.agent_dies();
+    live.sends(A, "a");
+    assert_eq!(live.heard_by("sender"), ["A: 1 entered"]);
+    assert!(live.heard_by("agent").is_empty());
+    live.agent_starts(Covering::Named);
+    assert_eq!(live.heard_by("agent"), ["1: a"]);
+}
+
+#[test]
+fn entries_that_were_read_for_an_agent_that_has_died_are_handed_to_nobody() {
+    let mut live = live(Covering::Named);
+    live.store_is_slow = true;
+    live.sends(A, "a");
+    live.store_answers();
+    live.agent_dies();
+    live.store_answers();
+    assert!(live.heard_by("agent").is_empty());
+    live.store_is_slow = false;
+    live.agent_starts(Covering::Named);
+    assert_eq!(live.heard_by("agent"), ["1: a"]);
+}
+
+#[test]
+fn an_agent_that_never_names_an_entry_covers_it_by_taking_the_next() {
+    let mut live = live(Covering::Unknown);
+    live.sends(A, "a");
+    assert_eq!(live.store.waiting(), [1]);
+    live.sends(A, "b");
+    assert_eq!(live.store.waiting(), [2]);
+    live.sends(A, "c");
+    live.says(&["an event covers nothing"]);
+    assert_eq!(live.store.waiting(), [3]);
+    live.agent_dies();
+    live.all_heard();
+    live.agent_starts(Covering::Unknown);
+    assert_eq!(live.heard_by("agent"), ["3: c"], "only the newest again");
+}
+
+#[test]
+fn of_several_entries_handed_over_at_once_all_but_the_last_are_covered() {
+    let mut store = session();
+    for id in ["a", "b", "c"] {
+        store.gets(id, id, START).unwrap();
+    }
+    let mut live = Live::of(store, Settings::default());
+    live.agent_starts(Covering::Unknown);
+    assert_eq!(live.store.waiting(), [3]);
+}
+
+#[test]
+fn an_agent_that_has_named_an_entry_covers_nothing_by_taking_the_next() {
+    let mut live = live(Covering::Unknown);
+    live.sends(A, "a");
+    deals_with(&mut live, 1);
+    live.sends(A, "b");
+    live.sends(A, "c");
+    assert_eq!(live.store.waiting(), [2, 3]);
+}
+
+#[test]
+fn an_agent_that_says_so_from_the_start_covers_nothing_by_taking_the_next() {
+    let mut live = live(Covering::Named);
+    live.sends(A, "a");
+    live.sends(A, "b");
+    assert_eq!(live.store.waiting(), [1, 2]);
+}
+
+#[test]
+fn an_agent_whose_stored_state_names_an_entry_is_known_to_name_them() {
+    let mut live = live(Covering::Unknown);
+    live.sends(A, "a");
+    live.publishes(with_state("after a", covering(1, saying(&[]))));
+    live.agent_dies();
+    live.agent_starts(Covering::Unknown);
+    live.sends(A, "b");
+    live.sends(A, "c");
+    assert_eq!(live.store.waiting(), [2, 3]);
+}
+
+#[test]
+fn a_message_that_the_store_refuses_is_not_handed_over() {
+    let mut live = live(Covering::Named);
+    live.store.end(&ended_by_user(START)).unwrap();
+    live.sends(A, "a");
+    assert_eq!(live.heard_by("sender"), ["A: refused: the session has ended"]);
+    assert!(live.heard_by("agent").is_empty());
+}

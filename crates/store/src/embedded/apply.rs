@@ -1,0 +1,332 @@
+//! A request becomes a change of the state in memory and records of what it did. What a change means
+//! is decided in `rejoin_core::state`; here it is written down.
+
+use std::collections::HashMap;
+use std::sync::{Arc, MutexGuard};
+
+use rejoin_core::record::{Record, Status};
+use rejoin_core::state::{
+    self, Append, AppendRefused, Appended, Create, Enter, EnterRefused, Entered, NewEvent,
+    NewSnapshot, Restore, RestoreRefused, Restored, SessionState, Sessions,
+};
+use rejoin_core::{SessionId, Timestamp};
+
+use super::batch::Batch;
+use super::index::IndexChange;
+use super::journal::{Head, Key};
+use super::piece::{Piece, Place};
+use super::request::{Answer, Change, Request};
+use super::slot::{Session, Slot, Takes, Trace};
+use super::writer::Writer;
+use crate::contract::{Body, CreateRefused, Failure};
+
+/// Where a piece is before it has been written.
+const NOWHERE: Place = Place { start: 0, len: 0 };
+
+/// Every session there is as of the last change, committed or not.
+#[derive(Debug, Default)]
+pub(super) struct Tables {
+    pub(super) by_id: HashMap<SessionId, Arc<Slot>>,
+    pub(super) by_key: HashMap<Key, Arc<Slot>>,
+    /// No session has this key or a higher one.
+    pub(super) next_key: u64,
+    /// How many rows the table of sessions has.
+    pub(super) rows: u64,
+    /// Their checksums, combined by exclusive or.
+    pub(super) rows_sum: u32,
+}
+
+impl Tables {
+    fn new_key(&mut self) -> Key {
+        let key = Key(self.next_key);
+        self.next_key += 1;
+        key
+    }
+
+    /// The row of a session is going to be deleted.
+    fn delete_row(&mut self, session: &mut Session, batch: &mut Batch) {
+        if let Some(sum) = session.row_sum.take() {
+            self.rows -= 1;
+            self.rows_sum ^= sum;
+            batch.deleted.push(session.key);
+        }
+    }
+
+    /// The row of a session is going to be written.
+    pub(super) fn put_row(&mut self, session: &mut Session, sum: u32) {
+        match session.row_sum.replace(sum) {
+            Some(was) => self.rows_sum ^= was,
+            None => self.rows += 1,
+        }
+        self.rows_sum ^= sum;
+    }
+}
+
+impl Writer {
+    /// Applies one request. Its answer is in the batch then, except for [`Request::Close`], which
+    /// the loop deals with.
+    pub(super) fn apply(&mut self, request: Request) {
+        let answer = match request {
+            Request::Append(id, append, reply) => Answer::Append(reply, self.append(&id, append)),
+            Request::Enter(id, enter, reply) => Answer::Enter(reply, self.enter(&id, enter)),
+            Request::Change(id, change) => self.change(&id, change),
+            Request::Create(create, reply) => Answer::new(reply, self.create(*create)),
+            Request::Forget(id, now, reply) => {
+                self.forget(&id, now);
+                Answer::new(reply, Ok(()))
+            }
+            Request::Restore(restore, reply) => Answer::new(reply, self.restore(*restore)),
+            Request::Audit(record, reply) => {
+                self.batch.audit.push(*record);
+                Answer::new(reply, Ok(()))
+            }
+            Request::Close(reply) => return self.closing.push(reply),
+        };
+        self.batch.answers.push(answer);
+    }
+
+    fn append(
+        &mut self,
+        id: &SessionId,
+        append: Append<Body>,
+    ) -> Result<Appended, Failure<AppendRefused>> {
+        let Self { tables, batch, .. } = self;
+        let slot = tables.by_id.get(id).ok_or(Failure::NotFound)?;
+        let session = &mut *slot.lock();
+        let (settle_at, covers) = (append.now, append.covers);
+        let takes_away = covers.is_some() || append.snapshot.is_some();
+
+        let savepoint = batch.records.savepoint();
+        let append = write_events(session.key, append, batch);
+        if let Err(refused) = session.state.check_append(&append) {
+            batch.records.undo(savepoint);
+            return Err(Failure::Refused(refused));
+        }
+        batch.touch(slot, session, if takes_away { Takes::Inbox } else { Takes::Nothing });
+        let had_snapshot = append.snapshot.is_some();
+        let appended = session.state.append(append).map_err(Failure::Refused)?;
+        if covers.is_some() {
+            let cover = Head::Cover { key: session.key, in_seq: appended.covered };
+            batch.records.put(&cover, &[]);
+        }
+        if had_snapshot {
+            write_snapshot(session.key, &mut session.state, batch);
+        }
+        batch.says_something_of(session);
+        Batch::afterwards(session, Some(settle_at), false);
+        Ok(appended)
+    }
+
+    fn enter(
+        &mut self,
+        id: &SessionId,
+        enter: Enter<Body>,
+    ) -> Result<Entered, Failure<EnterRefused>> {
+        let Self { tables, batch, .. } = self;
+        let slot = tables.by_id.get(id).ok_or(Failure::NotFound)?;
+        let session = &mut *slot.lock();
+        let (digest, at) = (enter.digest, enter.now);
+        let enter = Enter {
+            body: Piece::hot(&batch.row, NOWHERE, Arc::clone(&enter.body)),
+            generation: enter.generation,
+            kind: enter.kind,
+            digest,
+            size: enter.size,
+            max_waiting_bytes: enter.max_waiting_bytes,
+            keep_for: enter.keep_for,
+            now: at,
+        };
+        if let Some(known) = session.state.check_enter(&enter).map_err(Failure::Refused)? {
+            return Ok(known);
+        }
+        batch.touch(slot, session, Takes::Nothing);
+        let remembered = session.state.seen.len();
+        let entered = session.state.enter(enter).map_err(Failure::Refused)?;
+        self.ledger.change_ids(remembered, session.state.seen.len());
+
+        let deadline = Some(session.state.vitals.expires_at);
+        if let Some(entry) = session.state.inbox.get_mut(entered.in_seq)
+            && let Some(body) = entry.body.body().cloned()
+        {
+            let (key, in_seq) = (session.key, entered.in_seq);
+            let (kind, size) = (entry.kind, entry.size);
+            let head = Head::Entry { key, in_seq, at, kind, size, digest, deadline };
+            entry.body.put_at(batch.records.put(&head, &body));
+        }
+        batch.has_ids |= digest.is_some();
+        batch.says_something_of(session);
+        Batch::afterwards(session, None, true);
+        Ok(entered)
+    }
+
+    fn change(&mut self, id: &SessionId, change: Change) -> Answer {
+        let Change { takes, settle_at, apply } = change;
+        let Some(slot) = self.tables.by_id.get(id) else { return apply(None).1 };
+        let session = &mut *slot.lock();
+        self.batch.touch(slot, session, takes);
+        let remembered = session.state.seen.len();
+        let (trace, answer) = apply(Some(&mut session.state));
+        self.ledger.change_ids(remembered, session.state.seen.len());
+        self.batch.leave(slot, session, trace);
+        Batch::afterwards(session, settle_at, true);
+        answer
+    }
+
+    fn create(&mut self, create: Create) -> Result<Record, Failure<CreateRefused>> {
+        if self.tables.by_id.contains_key(&create.about.id) {
+            return Err(Failure::Refused(CreateRefused::Exists));
+        }
+        let key = self.tables.new_key();
+        Ok(self.insert(key, SessionState::create(create)))
+    }
+
+    fn forget(&mut self, id: &SessionId, now: Timestamp) {
+        let Some(slot) = self.tables.by_id.get(id).cloned() else { return };
+        let over = match slot.lock().state.vitals.status {
+            Status::Ended { forget_at, .. } => forget_at <= now,
+            Status::Active => false,
+        };
+        if over {
+            self.remove(id, &slot);
+        }
+    }
+
+    fn restore(&mut self, restore: Restore<Body>) -> Result<Record, Failure<RestoreRefused>> {
+        let from = restore.from.clone();
+        let restore = in_row(restore, &self.batch);
+        let trace = state::trace_of_forgotten(&restore);
+        let old = self.tables.by_id.get(&from).cloned();
+        if let Some(old) = &old {
+            self.batch.touch(old, &mut old.lock(), Takes::All);
+        }
+        let mut line = Line { by_id: &self.tables.by_id, locked: Vec::new() };
+        let mut new = match state::restore(restore, &mut line).map_err(Failure::Refused)? {
+            Restored::Made(new) => *new,
+            Restored::Joined(id) => {
+                return line.find(&id).map(|joined| joined.record()).ok_or(Failure::NotFound);
+            }
+        };
+        drop(line);
+
+        let fresh = self.tables.new_key();
+        let key = match &old {
+            Some(old) => {
+                // The logs stay where they are; it is the old session that gets another key.
+                let key = self.change_key(old, fresh);
+                let session = &mut *old.lock();
+                self.batch.leave(old, session, Trace::Row);
+                Batch::afterwards(session, None, true);
+                key
+            }
+            None => {
+                self.insert(fresh, trace);
+                self.tables.new_key()
+            }
+        };
+        if new.snapshot.as_ref().is_some_and(|snapshot| snapshot.body.place() == NOWHERE) {
+            write_snapshot(key, &mut new, &mut self.batch);
+        }
+        Ok(self.insert(key, new))
+    }
+
+    /// Adds a session. One of the same id is replaced.
+    fn insert(&mut self, key: Key, state: SessionState<Piece>) -> Record {
+        let (id, record) = (state.about.id.clone(), state.record());
+        if let Some(same_id) = self.tables.by_id.get(&id).cloned() {
+            self.remove(&id, &same_id);
+        }
+        let slot = Slot::new(key, state);
+        let session = &mut *slot.lock();
+        self.batch.touch(&slot, session, Takes::Nothing);
+        self.batch.leave(&slot, session, Trace::Row);
+        Batch::afterwards(session, None, true);
+        self.tables.by_id.insert(id.clone(), Arc::clone(&slot));
+        self.tables.by_key.insert(key, Arc::clone(&slot));
+        self.batch.index_changes.push(IndexChange::Add(id, Arc::clone(&slot)));
+        record
+    }
+
+    fn remove(&mut self, id: &SessionId, slot: &Arc<Slot>) {
+        let session = &mut *slot.lock();
+        self.tables.delete_row(session, &mut self.batch);
+        self.tables.by_id.remove(id);
+        self.tables.by_key.remove(&session.key);
+        self.ledger.change_ids(session.state.seen.len(), 0);
+        if let Some(pending) = &mut session.pending {
+            pending.trace = Trace::Nothing;
+            pending.reschedule = false;
+        }
+        self.batch.index_changes.push(IndexChange::Remove(id.clone(), session.due.take()));
+    }
+
+    /// Gives a session another key and says which one it had.
+    fn change_key(&mut self, slot: &Arc<Slot>, key: Key) -> Key {
+        let session = &mut *slot.lock();
+        self.tables.delete_row(session, &mut self.batch);
+        session.unnoted_from = None; // its row will be written, and says everything
+        let had = std::mem::replace(&mut session.key, key);
+        self.tables.by_key.remove(&had);
+        self.tables.by_key.insert(key, Arc::clone(slot));
+        had
+    }
+}
+
+/// Writes the events down, as if they will be accepted.
+fn write_events(key: Key, append: Append<Body>, batch: &mut Batch) -> Append<Piece> {
+    let Append { term, first, events, snapshot, covers, now } = append;
+    let mut seq = first;
+    let written = events.into_iter().map(|NewEvent { size, body }| {
+        let head = Head::Event { key, seq, at: now, size };
+        seq = seq.next();
+        let place = batch.records.put(&head, &body);
+        NewEvent { size, body: Piece::hot(&batch.row, place, body) }
+    });
+    let events = written.collect();
+    let snapshot = snapshot.map(|NewSnapshot { size, body }| NewSnapshot {
+        size,
+        body: Piece::hot(&batch.row, NOWHERE, body),
+    });
+    Append { term, first, events, snapshot, covers, now }
+}
+
+/// Writes the snapshot down that a session has just got.
+fn write_snapshot(key: Key, state: &mut SessionState<Piece>, batch: &mut Batch) {
+    let Some(snapshot) = &mut state.snapshot else { return };
+    let Some(body) = snapshot.body.body().cloned() else { return };
+    let head = Head::Snapshot { key, mark: snapshot.mark, size: snapshot.size };
+    snapshot.body.put_at(batch.records.put(&head, &body));
+}
+
+fn in_row(restore: Restore<Body>, batch: &Batch) -> Restore<Piece> {
+    let NewSnapshot { size, body } = restore.state;
+    Restore {
+        state: NewSnapshot { size, body: Piece::hot(&batch.row, NOWHERE, body) },
+        from: restore.from,
+        create: restore.create,
+        seq: restore.seq,
+        in_seq: restore.in_seq,
+        taken_at: restore.taken_at,
+        last_seq: restore.last_seq,
+        remember_for: restore.remember_for,
+        now: restore.now,
+    }
+}
+
+/// The sessions that a restore looks at; they stay locked until it is done.
+struct Line<'a> {
+    by_id: &'a HashMap<SessionId, Arc<Slot>>,
+    locked: Vec<(SessionId, MutexGuard<'a, Session>)>,
+}
+
+impl Sessions<Piece> for Line<'_> {
+    fn find(&mut self, id: &SessionId) -> Option<&mut SessionState<Piece>> {
+        let index = match self.locked.iter().position(|(locked, _)| locked == id) {
+            Some(index) => index,
+            None => {
+                self.locked.push((id.clone(), self.by_id.get(id)?.lock()));
+                self.locked.len() - 1
+            }
+        };
+        self.locked.get_mut(index).map(|(_, session)| &mut session.state)
+    }
+}

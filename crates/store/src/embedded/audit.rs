@@ -1,0 +1,73 @@
+//! The table `audit`: plain columns, so that people can ask it anything.
+
+use rejoin_core::codes::Reason;
+use rejoin_core::{Principal, SessionId, Timestamp};
+use rusqlite::{Connection, Row};
+
+use crate::audit::{AuditPage, AuditQuery, AuditRecord};
+
+/// Adds records and lets go of those beyond the newest `max`.
+pub(super) fn put(db: &Connection, records: &[AuditRecord], max: u64) -> rusqlite::Result<()> {
+    if records.is_empty() {
+        return Ok(());
+    }
+    let mut put = db.prepare_cached(
+        "INSERT INTO audit (at, session_id, principal, address, transport, action, reason)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+    )?;
+    for record in records {
+        put.execute((
+            record.at.as_millis() as i64,
+            record.session_id.as_ref().map(SessionId::as_str),
+            record.principal.as_str(),
+            record.address.as_deref(),
+            &*record.transport,
+            &*record.action,
+            record.reason.as_str(),
+        ))?;
+    }
+    let newest = db.last_insert_rowid();
+    let mut prune = db.prepare_cached("DELETE FROM audit WHERE id <= ?1")?;
+    prune.execute([newest.saturating_sub(i64::try_from(max).unwrap_or(i64::MAX))])?;
+    Ok(())
+}
+
+/// Reads a page, newest first.
+pub(super) fn read(db: &Connection, query: &AuditQuery) -> rusqlite::Result<AuditPage> {
+    let before = query.before.map_or(i64::MAX, |place| i64::try_from(place).unwrap_or(i64::MAX));
+    let limit = i64::try_from(query.limit).unwrap_or(i64::MAX - 1) + 1; // one more: is there any?
+    let of_session = query.session_id.as_ref().map(SessionId::as_str);
+    let sql = match of_session {
+        None => "SELECT * FROM audit WHERE id < ?1 AND ?2 IS NULL ORDER BY id DESC LIMIT ?3",
+        Some(_) => {
+            "SELECT * FROM audit WHERE id < ?1 AND session_id = ?2 ORDER BY id DESC LIMIT ?3"
+        }
+    };
+    let mut read = db.prepare_cached(sql)?;
+    let rows = read.query_map((before, of_session, limit), record_of)?;
+    let mut page = rows.collect::<rusqlite::Result<Vec<(u64, AuditRecord)>>>()?;
+    let more = page.len() > query.limit;
+    page.truncate(query.limit);
+    let next = page.last().filter(|_| more).map(|(place, _)| *place);
+    Ok(AuditPage { records: page.into_iter().map(|(_, record)| record).collect(), next })
+}
+
+fn record_of(row: &Row<'_>) -> rusqlite::Result<(u64, AuditRecord)> {
+    let session_id: Option<String> = row.get("session_id")?;
+    let principal: String = row.get("principal")?;
+    let address: Option<String> = row.get("address")?;
+    let transport: String = row.get("transport")?;
+    let action: String = row.get("action")?;
+    let reason: String = row.get("reason")?;
+    let known = Reason::ALL.iter().find(|known| known.as_str() == reason);
+    let record = AuditRecord {
+        at: Timestamp::from_millis(row.get::<_, i64>("at")? as u64),
+        session_id: session_id.and_then(|id| SessionId::parse(&id).ok()),
+        principal: Principal::new(&principal),
+        address: address.map(Into::into),
+        transport: transport.into(),
+        action: action.into(),
+        reason: known.copied().unwrap_or(Reason::InternalError),
+    };
+    Ok((row.get::<_, i64>("id")? as u64, record))
+}

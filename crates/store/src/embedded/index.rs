@@ -1,0 +1,115 @@
+//! The sessions that readers can see, by id and by deadline. Writers of this index hold its lock for
+//! the moment after a commit; readers for one look, or one step of a list.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+use rejoin_core::record::Record;
+use rejoin_core::{SessionId, Timestamp};
+
+use super::limits;
+use super::slot::Slot;
+use crate::contract::{Due, Query};
+
+/// Every session whose making is committed.
+#[derive(Debug, Default)]
+pub(super) struct Index(RwLock<Sessions>);
+
+#[derive(Debug, Default)]
+struct Sessions {
+    by_id: BTreeMap<SessionId, Arc<Slot>>,
+    /// Every session's [`Record::due_at`], to find the next one without looking at all.
+    due: BTreeSet<(Timestamp, SessionId)>,
+}
+
+/// What a commit changes in the index.
+#[derive(Debug)]
+pub(super) enum IndexChange {
+    /// A session has come.
+    Add(SessionId, Arc<Slot>),
+    /// A session has gone, whose deadline was this.
+    Remove(SessionId, Option<Timestamp>),
+    /// A session's deadline was one and is another.
+    Reschedule(SessionId, Option<Timestamp>, Option<Timestamp>),
+}
+
+impl Index {
+    /// The session of this id.
+    pub(super) fn find(&self, id: &SessionId) -> Option<Arc<Slot>> {
+        self.read().by_id.get(id).cloned()
+    }
+
+    /// The sessions that a query asks for. Filtering happens between looks, so that a long list does
+    /// not keep the writer waiting.
+    pub(super) fn list(&self, query: &Query) -> Vec<Record> {
+        let mut found = Vec::new();
+        let mut after = query.after.clone();
+        while found.len() < query.limit {
+            let step = self.step(after.as_ref());
+            let Some((last, _)) = step.last() else { break };
+            after = Some(last.clone());
+            let records = step.iter().map(|(_, slot)| slot.lock().record());
+            let wanted = records.filter(|record| {
+                let owned = query.principal.as_ref().is_none_or(|p| *p == record.about.principal);
+                owned && (!query.active_only || record.is_active())
+            });
+            found.extend(wanted.take(query.limit - found.len()));
+        }
+        found
+    }
+
+    /// Sessions whose time has come.
+    pub(super) fn due(&self, now: Timestamp, limit: usize) -> Due {
+        let sessions = self.read();
+        let ready = sessions.due.iter().take_while(|(at, _)| *at <= now).take(limit);
+        let slots: Vec<Arc<Slot>> =
+            ready.filter_map(|(_, id)| sessions.by_id.get(id)).cloned().collect();
+        let next = sessions.due.iter().nth(slots.len()).map(|(at, _)| *at);
+        drop(sessions);
+        Due { records: slots.iter().map(|slot| slot.lock().record()).collect(), next }
+    }
+
+    /// Applies what a commit changed.
+    pub(super) fn apply(&self, changes: impl IntoIterator<Item = IndexChange>) {
+        let mut sessions = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        for change in changes {
+            sessions.apply(change);
+        }
+    }
+
+    fn step(&self, after: Option<&SessionId>) -> Vec<(SessionId, Arc<Slot>)> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let sessions = self.read();
+        let step = sessions.by_id.range::<SessionId, _>((from, Bound::Unbounded));
+        step.take(limits::LIST_STEP).map(|(id, slot)| (id.clone(), Arc::clone(slot))).collect()
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Sessions> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sessions {
+    fn apply(&mut self, change: IndexChange) {
+        match change {
+            IndexChange::Add(id, slot) => drop(self.by_id.insert(id, slot)),
+            IndexChange::Remove(id, due) => {
+                self.by_id.remove(&id);
+                self.unschedule(id, due);
+            }
+            IndexChange::Reschedule(id, was, due) => {
+                self.unschedule(id.clone(), was);
+                if let Some(due) = due {
+                    self.due.insert((due, id));
+                }
+            }
+        }
+    }
+
+    fn unschedule(&mut self, id: SessionId, was: Option<Timestamp>) {
+        if let Some(was) = was {
+            self.due.remove(&(was, id));
+        }
+    }
+}

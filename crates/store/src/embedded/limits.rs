@@ -1,0 +1,73 @@
+//! Every bound of the embedded store, in one place.
+
+use std::time::Duration;
+
+/// Bytes of a database page. Larger ones make small commits dearer, smaller ones large commits.
+pub(super) const PAGE_BYTES: u32 = 4096;
+
+/// Bytes the write-ahead log takes before they are copied into the database. The file is made that
+/// large at once: overwriting it in place costs one flush per commit, growing it two.
+pub(super) const WAL_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Room in the write-ahead log for the commit that crosses [`WAL_BYTES`].
+pub(super) const WAL_ROOM_BYTES: u64 = 4 * 1024 * 1024;
+
+/// Memory for database pages, in KiB.
+pub(super) const CACHE_KIB: i64 = 32 * 1024;
+
+/// Requests that may wait for the writer; beyond that callers wait in line before the queue.
+pub(super) const QUEUE_REQUESTS: usize = 16 * 1024;
+
+/// Bytes of bodies that may wait for the writer.
+pub(super) const QUEUE_BYTES: usize = 64 * 1024 * 1024;
+
+/// Requests that go into one commit.
+pub(super) const BATCH_REQUESTS: usize = 4096;
+
+/// Bytes of records after which a commit takes no further request; a larger request goes alone.
+pub(super) const BATCH_BYTES: usize = 1024 * 1024;
+
+/// Journal bytes beyond 1.5 times the live ones that are left alone.
+pub(super) const JOURNAL_SLACK_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Dead journal rows are deleted when so many have come together, or so many bytes: deleting one at
+/// a time would make every commit touch pages that the last one touched.
+pub(super) const DELETE_ROWS: usize = 64;
+
+/// See [`DELETE_ROWS`].
+pub(super) const DELETE_BYTES: u64 = 256 * 1024;
+
+/// Dead journal rows that one commit deletes.
+pub(super) const DELETE_ROWS_AT_ONCE: usize = 1024;
+
+/// Dead journal bytes that one commit deletes.
+pub(super) const DELETE_BYTES_AT_ONCE: u64 = 8 * 1024 * 1024;
+
+/// Journal bytes that one commit searches for survivors, on top of four times its own.
+pub(super) const EVACUATE_BYTES: u64 = 512 * 1024;
+
+/// Journal rows that one commit searches for survivors.
+pub(super) const EVACUATE_ROWS: usize = 1024;
+
+/// Free pages that are left in the database for later use.
+pub(super) const FREE_PAGES: u64 = 16 * 1024 * 1024 / PAGE_BYTES as u64;
+
+/// Free pages that one commit gives back to the file system.
+pub(super) const VACUUM_PAGES: u64 = 256;
+
+/// How long the writer waits for a request that its tidying up could ride on, before it makes a
+/// commit of its own for it.
+pub(super) const PATIENCE: Duration = Duration::from_millis(20);
+
+/// Session rows that were changed by opening alone and are written by one commit.
+pub(super) const LAZY_ROWS: usize = 32;
+
+/// Sessions looked at under one lock when listing.
+pub(super) const LIST_STEP: usize = 512;
+
+/// Connections for reading that are kept open.
+pub(super) const READERS: usize = 4;
+
+/// How long the writer looks for the next request before it sleeps: waking it costs a single
+/// producer more than the wait.
+pub(super) const SPIN_MICROS: u64 = 20;

@@ -1,0 +1,316 @@
+//! Opening a store: from a directory to a running writer.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::{fmt, panic};
+
+use rejoin_core::limits::LogBounds;
+use rejoin_core::state::Recovery;
+use rusqlite::Connection;
+
+use super::apply::Tables;
+use super::batch::Batch;
+use super::cleanup::Journal;
+use super::error::{Damage, OpenError};
+use super::index::IndexChange;
+use super::journal::{Header, Records};
+use super::limits;
+use super::piece::Ledger;
+use super::recover::{self, Content};
+use super::salvage::{self, Salvage};
+use super::schema::{self, Files, Found};
+use super::shared::Shared;
+use super::slot::{Session, Slot};
+use super::spill::Spill;
+use super::witness::{StoreId, Testimony, Witness};
+use super::writer::Writer;
+use crate::contract::Unavailable;
+
+/// Fills a slice with random bytes.
+pub type Random = Box<dyn FnMut(&mut [u8]) + Send>;
+
+/// How to open a store.
+pub struct Options {
+    /// Where its files are. Made if need be.
+    pub directory: PathBuf,
+    /// What one session's out log keeps.
+    pub bounds: LogBounds,
+    /// How many audit records are kept.
+    pub audit_max: usize,
+    /// How much memory the bodies of events, entries and snapshots may take in all. Beyond that they
+    /// are read from the file when they are needed.
+    pub memory_bytes: u64,
+    /// What becomes of the sessions that the last process left behind.
+    pub recovery: Recovery,
+    /// Where the names of new epochs come from.
+    pub random: Random,
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { directory, bounds, audit_max, memory_bytes, recovery, random: _ } = self;
+        f.debug_struct("Options")
+            .field("directory", directory)
+            .field("bounds", bounds)
+            .field("audit_max", audit_max)
+            .field("memory_bytes", memory_bytes)
+            .field("recovery", recovery)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What was found when a store was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OpenReport {
+    /// Sessions, ended ones included.
+    pub sessions: usize,
+    /// Events in their out logs.
+    pub events: usize,
+    /// Sessions that were attached when the last process ended, and are parked now.
+    pub parked: usize,
+    /// What was durable once and is gone; nothing, if all is well.
+    pub damage: Vec<Damage>,
+    /// Sessions that have begun a new epoch because of that.
+    pub new_epochs: usize,
+    /// Where the damaged database is kept.
+    pub kept: Option<PathBuf>,
+}
+
+/// See [`super::EmbeddedStore::open`].
+pub(super) fn open(
+    mut options: Options,
+) -> Result<(Arc<Shared>, JoinHandle<()>, OpenReport), OpenError> {
+    let files = Files::in_directory(&options.directory);
+    let of_io = |error| OpenError::of_io(error, &files.directory);
+    fs::create_dir_all(&files.directory).map_err(of_io)?;
+    let lock = take_lock(&files)?;
+    let kept = salvage::install(&files).map_err(of_io)?; // one that a crash has interrupted
+    let mut report = OpenReport { kept, ..OpenReport::default() };
+
+    let ledger = Arc::new(Ledger::default());
+    let (db, content) = loop {
+        let (db, content, witness) = read_or_make(&files, &mut options, &ledger)?;
+        if content.damage.is_empty() {
+            break (db, content);
+        }
+        answer_damage(&files, &mut options, &db, content, witness, &mut report)?;
+        db.close().map_err(|(_, error)| of_sqlite(&files)(error))?;
+        report.kept = salvage::install(&files).map_err(of_io)?;
+    };
+    let store = content.store.unwrap_or_default();
+    let testimony = Testimony { store, number: content.newest.number };
+    let witness = Witness::open(&files.mark, testimony).map_err(of_io)?;
+    grow_wal(&files).map_err(of_io)?;
+
+    let shared = Shared::new(files);
+    let writer = assemble(
+        &options,
+        content,
+        Loaded { shared: &shared, db, witness, lock, ledger },
+        &mut report,
+    );
+    let thread = start(writer, &shared)?;
+    Ok((shared, thread, report))
+}
+
+fn of_sqlite(files: &Files) -> impl Fn(rusqlite::Error) -> OpenError + '_ {
+    |error| OpenError::of_sqlite(&error, &files.database, &files.directory)
+}
+
+fn take_lock(files: &Files) -> Result<File, OpenError> {
+    let lock = File::options().create(true).truncate(false).write(true).open(&files.lock);
+    let lock = lock.map_err(|error| OpenError::of_io(error, &files.directory))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => {
+            Err(OpenError::Locked { directory: files.directory.clone() })
+        }
+        Err(TryLockError::Error(error)) => Err(OpenError::of_io(error, &files.directory)),
+    }
+}
+
+/// The database that is there with what is in it and what the witness says, or a new one.
+fn read_or_make(
+    files: &Files,
+    options: &mut Options,
+    ledger: &Arc<Ledger>,
+) -> Result<(Connection, Content, Option<Testimony>), OpenError> {
+    let found = schema::look(files)?;
+    if found == Found::Nothing {
+        make(files, &mut options.random)?;
+    }
+    let db = schema::connect(&files.database).map_err(of_sqlite(files))?;
+    schema::use_wal(&db).map_err(of_sqlite(files))?;
+    let witness = Witness::read(&files.mark);
+    let witness = witness.map_err(|error| OpenError::of_io(error, &files.directory))?;
+    let content = recover::read(&db, witness, ledger).map_err(of_sqlite(files))?;
+    Ok((db, content, witness))
+}
+
+/// Makes a new database with an empty first row, and before it the witness: a database without one
+/// would look as if it had lost it.
+fn make(files: &Files, random: &mut dyn FnMut(&mut [u8])) -> Result<(), OpenError> {
+    let mut store = StoreId::default();
+    random(&mut store);
+    let of_io = |error| OpenError::of_io(error, &files.directory);
+    Witness::open(&files.mark, Testimony { store, number: 0 }).map_err(of_io)?;
+    let db = schema::connect(&files.database).map_err(of_sqlite(files))?;
+    let header = Header { number: 1, first: 1, ..Header::default() };
+    let first_row = || schema::put_journal_row(&db, 1, Records::default().seal(&header));
+    schema::make(&db, store, first_row).map_err(of_sqlite(files))?;
+    db.close().map_err(|(_, error)| of_sqlite(files)(error))?;
+    salvage::sync_directory(&files.directory).map_err(of_io)
+}
+
+/// Says what is wrong and writes what is whole into a new database.
+fn answer_damage(
+    files: &Files,
+    options: &mut Options,
+    db: &Connection,
+    content: Content,
+    witness: Option<Testimony>,
+    report: &mut OpenReport,
+) -> Result<(), OpenError> {
+    for damage in &content.damage {
+        tracing::error!(directory = %files.directory.display(), "{damage}");
+    }
+    if !report.damage.is_empty() {
+        let what = format!("what was salvaged of it is damaged again: {:?}", content.damage);
+        return Err(OpenError::Unusable { file: files.database.clone(), what });
+    }
+    report.damage.clone_from(&content.damage);
+    let store = content.store.or(witness.map(|witness| witness.store)).unwrap_or_default();
+    let last = content.newest.number.max(witness.map_or(0, |witness| witness.number));
+    let audit_max = options.audit_max as u64;
+    let salvage = Salvage { files, damaged: db, store, number: last + 1, audit_max };
+    let salvaged = salvage
+        .write(content, &mut options.random)
+        .map_err(|fault| OpenError::of_fault(fault, &files.database, &files.directory))?;
+    report.new_epochs = salvaged.new_epochs;
+    let testimony = Testimony { store, number: salvaged.newest };
+    Witness::open(&files.mark, testimony)
+        .map(drop)
+        .map_err(|error| OpenError::of_io(error, &files.directory))
+}
+
+/// Fills the write-ahead log up with zeros, which SQLite takes for its end, so that commits overwrite
+/// it in place: a flush of a file that does not grow is half as dear.
+fn grow_wal(files: &Files) -> io::Result<()> {
+    let wanted = limits::WAL_BYTES + limits::WAL_ROOM_BYTES;
+    let mut wal = File::options().append(true).create(true).open(&files.wal)?;
+    let mut length = wal.metadata()?.len();
+    let zeros = vec![0; 1 << 20];
+    while length < wanted {
+        let step = zeros.len().min((wanted - length) as usize);
+        wal.write_all(&zeros[..step])?;
+        length += step as u64;
+    }
+    wal.sync_all()
+}
+
+/// What opening has brought together.
+struct Loaded<'a> {
+    shared: &'a Arc<Shared>,
+    db: Connection,
+    witness: Witness,
+    lock: File,
+    ledger: Arc<Ledger>,
+}
+
+/// Puts the sessions in place and makes the writer.
+fn assemble(
+    options: &Options,
+    content: Content,
+    loaded: Loaded<'_>,
+    report: &mut OpenReport,
+) -> Writer {
+    let Loaded { shared, db, witness, lock, ledger } = loaded;
+    let Content { sessions, mut rows, newest, .. } = content;
+    let mut tables = Tables {
+        next_key: newest.next_key,
+        rows: newest.sessions,
+        rows_sum: newest.sessions_sum,
+        ..Tables::default()
+    };
+    let mut unwritten = Vec::new();
+    let mut changes = Vec::new();
+    for (key, rebuild) in sessions {
+        let (row_sum, unnoted_from) = (rebuild.row_sum, rebuild.unnoted_from);
+        let slot = Slot::new(key, rebuild.finish());
+        let mut session = slot.lock();
+        session.row_sum = Some(row_sum);
+        session.unnoted_from = unnoted_from;
+        if let Some(number) = unnoted_from {
+            let index = number - newest.first;
+            if let Some(row) = rows.get_mut(index as usize) {
+                row.unnoted.push(key);
+            }
+        }
+        if take_over(&mut session, options, &ledger) {
+            report.parked += 1;
+            unwritten.push(Arc::clone(&slot));
+        }
+        report.sessions += 1;
+        report.events += session.state.out.len();
+        let id = session.state.about.id.clone();
+        let due = session.state.record().due_at();
+        session.due = due;
+        drop(session);
+        changes.push(IndexChange::Add(id.clone(), Arc::clone(&slot)));
+        changes.push(IndexChange::Reschedule(id.clone(), None, due));
+        tables.by_id.insert(id, Arc::clone(&slot));
+        tables.by_key.insert(key, slot);
+    }
+    shared.index.apply(changes);
+    Writer {
+        shared: Arc::clone(shared),
+        db,
+        witness,
+        lock,
+        bounds: options.bounds,
+        audit_max: options.audit_max as u64,
+        tables,
+        journal: Journal::new(rows, &ledger),
+        spill: Spill::new(options.memory_bytes, &ledger),
+        batch: Batch::new(newest.number + 1, &ledger),
+        unwritten,
+        closing: Vec::new(),
+        wal_bytes: limits::WAL_BYTES, // it may be full of what the last process left
+        too_many_free_pages: false,
+        ledger,
+    }
+}
+
+/// Parks a session that another process has left behind. Says whether a client was attached to it.
+fn take_over(session: &mut Session, options: &Options, ledger: &Ledger) -> bool {
+    let state = &mut session.state;
+    ledger.change_ids(0, state.seen.len());
+    if state.vitals.status != rejoin_core::record::Status::Active {
+        return false;
+    }
+    let was_attached = state.vitals.attached.is_some();
+    state.recover(&options.recovery);
+    // What was trimmed without a note is in the journal still.
+    state.settle(&options.bounds, options.recovery.now);
+    was_attached
+}
+
+fn start(writer: Writer, shared: &Arc<Shared>) -> Result<JoinHandle<()>, OpenError> {
+    let shared = Arc::clone(shared);
+    let directory = shared.files.directory.clone();
+    let run = move || {
+        // A panic would be a fault of ours. It must not leave callers waiting for ever.
+        let ended = panic::catch_unwind(panic::AssertUnwindSafe(|| writer.run()));
+        if ended.is_err() {
+            let why = "its writer has panicked; nothing that was acknowledged is lost";
+            shared.fail(&Unavailable(why.into()));
+        }
+    };
+    thread::Builder::new()
+        .name("rejoin-store".into())
+        .spawn(run)
+        .map_err(|error| OpenError::of_io(error, &directory))
+}

@@ -1,0 +1,82 @@
+//! What callers, readers and the writer have in common.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::watch;
+
+use super::index::Index;
+use super::queue::Queue;
+use super::read::Readers;
+use super::schema::Files;
+use crate::contract::Unavailable;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) files: Files,
+    pub(super) queue: Queue,
+    pub(super) index: Index,
+    pub(super) readers: Readers,
+    closed: AtomicBool,
+    failure: watch::Sender<Option<Unavailable>>,
+}
+
+impl Shared {
+    /// For a store in these files.
+    pub(super) fn new(files: Files) -> Arc<Self> {
+        Arc::new(Self {
+            queue: Queue::default(),
+            index: Index::default(),
+            readers: Readers::new(&files.database),
+            closed: AtomicBool::new(false),
+            failure: watch::Sender::new(None),
+            files,
+        })
+    }
+
+    /// The store has failed: nothing is written any more.
+    pub(super) fn fail(&self, why: &Unavailable) {
+        tracing::error!(directory = %self.files.directory.display(), "the store stops: {}", why.0);
+        self.queue.close(why);
+        self.failure.send_if_modified(|failure| {
+            let first = failure.is_none();
+            failure.get_or_insert_with(|| why.clone());
+            first
+        });
+    }
+
+    /// The store is closed: nothing is read any more either. Says what later calls are told.
+    pub(super) fn close(&self) -> Unavailable {
+        self.closed.store(true, Ordering::Release);
+        let why = self.why_not();
+        self.queue.close(&why);
+        self.readers.close();
+        why
+    }
+
+    /// Whether reading is possible.
+    pub(super) fn check_open(&self) -> Result<(), Unavailable> {
+        if self.closed.load(Ordering::Acquire) { Err(self.why_not()) } else { Ok(()) }
+    }
+
+    /// Whether changes are possible.
+    pub(super) fn check_working(&self) -> Result<(), Unavailable> {
+        self.check_open()?;
+        self.failure.borrow().clone().map_or(Ok(()), Err)
+    }
+
+    /// Waits until the store fails, and says why. A store that is closed never fails.
+    pub(super) async fn failed(&self) -> Unavailable {
+        let mut failure = self.failure.subscribe();
+        match failure.wait_for(Option::is_some).await {
+            Ok(why) => why.clone().unwrap_or_else(|| self.why_not()),
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// What a call is told that gets no answer.
+    pub(super) fn why_not(&self) -> Unavailable {
+        self.failure.borrow().clone().unwrap_or_else(|| Unavailable("it was closed".into()))
+    }
+}
