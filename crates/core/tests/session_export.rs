@@ -101,3 +101,17 @@ fn a_change_that_nobody_was_there_for_is_sent_to_the_client_that_comes_back() {
     let heard = live.heard_by("B");
     assert_eq!(heard.iter().filter(|line| *line == "state").count(), 1, "{heard:?}");
 }
+
+#[test]
+fn a_change_is_not_spent_on_a_client_that_the_store_has_not_confirmed_yet() {
+    let mut live = attached();
+    live.leaves(A);
+    checkpoint(&mut live, "while away");
+    live.store_is_slow = true;
+    live.comes_back(B, 0);
+    live.wait(SECOND);
+    assert!(live.heard_by("B").is_empty());
+    live.store_answers();
+    live.wait(SECOND);
+    assert_eq!(live.heard_by("B").last().unwrap(), "state");
+}

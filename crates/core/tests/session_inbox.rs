@@ -86,6 +86,16 @@ fn the_next_agent_is_handed_only_what_is_not_covered() {
 }
 
 #[test]
+fn an_agent_for_whom_everything_is_covered_is_handed_nothing_and_nothing_is_read() {
+    let mut store = session();
+    store.gets("a", "", START).unwrap();
+    store.covers(1, START);
+    let mut live = Live::of(store, Settings::default());
+    live.agent_starts(Covering::Named);
+    assert!(live.heard_by("agent").is_empty() && live.heard_by("store").is_empty());
+}
+
+#[test]
 fn nothing_is_handed_over_while_no_agent_runs_and_nothing_is_lost() {
     let mut live = live(Covering::Named);
     live.agent_dies();

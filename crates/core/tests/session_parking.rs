@@ -111,6 +111,15 @@ fn work_that_comes_over_http_to_a_parked_session_asks_the_policy_when_it_is_done
 }
 
 #[test]
+fn work_done_in_a_session_that_nobody_has_attached_to_yet_does_not_end_it() {
+    let mut live = Live::with(ends_without_work());
+    live.agent_starts(Covering::Named);
+    live.posted("work");
+    live.publishes(covering(1, saying(&["answer"])));
+    assert!(live.heard_by("policy").is_empty(), "it waits as long as it was made to");
+}
+
+#[test]
 fn a_parked_session_has_no_deadline_of_its_own() {
     let mut live = live(Settings::default());
     assert!(live.session().next_deadline().is_some());

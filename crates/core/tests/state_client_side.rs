@@ -34,7 +34,7 @@ fn with_token(name: &str) -> Attach {
 
 /// Why I can't.
 fn refusal(session: &mut Stored, attach: &Attach) -> AttachRefused {
-    session.attach(attach).unwrap_err()
+    session.attach(attach).expect_err("it should be refused")
 }
 
 #[test]

@@ -64,7 +64,8 @@ fn message_ids_stay_when_time_ran_out_and_go_when_the_user_ended_it() {
     let mut expired = full_session();
     expired.goes(START);
     expired.end(&time_ran_out(START + HOUR)).unwrap();
-    assert!(expired.seen.iter().any(|message| message.in_seq == in_seq(1)));
+    let known: Vec<u64> = expired.seen.iter().map(|message| message.in_seq.get()).collect();
+    assert_eq!(known, [1], "what nobody dealt with went with the in log and may be sent again");
 }
 
 #[test]
@@ -106,6 +107,21 @@ fn time_runs_out_at_the_deadline_and_not_before() {
     let early = session.end(&due(deadline - SECOND));
     assert_eq!(early, Err(EndRefused::NotDue(deadline)));
     assert_eq!(session.end(&due(deadline)), Ok(()));
+}
+
+#[test]
+fn time_never_runs_out_for_a_session_with_an_attachment() {
+    let mut session = session();
+    session.comes(START);
+    assert_eq!(session.end(&time_ran_out(START + SESSION_TTL)), Err(EndRefused::Attached));
+}
+
+#[test]
+fn a_message_does_not_revive_a_session_whose_time_has_run_out() {
+    let mut session = session();
+    let late = START + SESSION_TTL;
+    assert_eq!(session.gets("late", "", late), Err(EnterRefused::Ended(Ending::Expired)));
+    assert_eq!(session.vitals.expires_at, late);
 }
 
 #[test]

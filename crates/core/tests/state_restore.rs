@@ -235,8 +235,10 @@ fn from_an_expired_session_the_sealed_state_goes_on_with_its_numbering_and_messa
     let new = sessions.get("B");
     assert_eq!(new.state().as_deref(), Some("sealed"));
     assert_eq!((new.out.head(), new.inbox.head()), (seq(5), in_seq(2)));
-    let again = new.gets("a", "", at(11)).unwrap();
-    assert_eq!(again, Entered { in_seq: in_seq(1), duplicate: true });
+    let dealt_with = new.gets("a", "", at(11)).unwrap();
+    assert_eq!(dealt_with, Entered { in_seq: in_seq(1), duplicate: true });
+    let went_with_the_log = new.gets("b", "", at(11)).unwrap();
+    assert_eq!(went_with_the_log, Entered { in_seq: in_seq(3), duplicate: false });
 }
 
 #[test]
