@@ -97,7 +97,8 @@ pub(crate) async fn append(
 ) -> Result<Seq> {
     let bodies = bodies.into_iter();
     let events = bodies.map(|body| NewEvent { size: body.len() as u32, body }).collect();
-    let append = Append { term, first, events, snapshot: None, covers: None, now: NOW };
+    let append =
+        Append { term, first, events, snapshot: None, covers: None, named: false, now: NOW };
     Ok(store.append(id, append).await?.head)
 }
 

@@ -69,6 +69,7 @@ pub(crate) fn try_session(
                 events: vec![NewEvent { size: 1, body: Body::from(&b"zombie"[..]) }],
                 snapshot: None,
                 covers: None,
+                named: false,
                 now,
             };
             judge.refused("P5: a fenced process wrote", copy.append(append).is_ok());

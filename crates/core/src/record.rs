@@ -94,6 +94,9 @@ pub struct SnapshotMark {
     pub seq: Seq,
     /// The entries it covers.
     pub in_seq: InSeq,
+    /// Whether an agent of the session has named an entry by then. Covers alone don't say so: an
+    /// agent that never names one covers entries by taking the next.
+    pub named: bool,
     /// When it was taken.
     pub at: Timestamp,
 }
@@ -111,6 +114,8 @@ pub struct Record {
     pub epoch: Epoch,
     /// Whether that is the session's first one: only then a position without an epoch is accepted.
     pub first_epoch: bool,
+    /// Whether the last ack is of an incarnation that was lost: where its client stands nobody knows.
+    pub ack_lost: bool,
     /// The client's side.
     pub generation: Generation,
     /// The agent's side.

@@ -101,6 +101,7 @@ fn after(record: &Record, asked: &Asked) -> Option<Seq> {
     }
     match asked.last_event_id {
         Some(event) if event.log == record.log && event.seq <= record.head => Some(event.seq),
+        Some(_) | None if record.ack_lost => None,
         Some(_) | None => Some(record.acked),
     }
 }

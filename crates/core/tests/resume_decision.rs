@@ -26,6 +26,7 @@ fn later_epoch(oldest: u64, head: u64, acked: u64) -> Record {
     Record {
         epoch: Epoch::from_text("second"),
         first_epoch: false,
+        ack_lost: true,
         log: other,
         ..log(oldest, head, acked)
     }
@@ -33,7 +34,8 @@ fn later_epoch(oldest: u64, head: u64, acked: u64) -> Record {
 
 /// With a state that stands for the position after this event.
 fn with_state_at(n: u64, record: Record) -> Record {
-    Record { snapshot: Some(SnapshotMark { seq: seq(n), in_seq: in_seq(0), at: START }), ..record }
+    let mark = SnapshotMark { seq: seq(n), in_seq: in_seq(0), named: false, at: START };
+    Record { snapshot: Some(mark), ..record }
 }
 
 fn nothing() -> Asked {
@@ -125,10 +127,17 @@ fn in_a_later_epoch_a_position_counts_only_if_it_names_the_epoch() {
         ("the one before, no position", in_epoch("session", nothing()), unknown_after(2)),
         ("the one before, an event", in_epoch("session", event.clone()), unknown_after(2)),
         ("an event, which names its log itself", event, replay(6)),
+        ("an event of the log that was lost", before_the_loss.clone(), unknown_after(2)),
+        ("nothing at all", nothing(), unknown_after(2)),
+    ];
+    check(&record, table);
+
+    let acked_since = Record { ack_lost: false, ..record };
+    let table = [
         ("an event of the log that was lost", before_the_loss, replay(4)),
         ("nothing at all", nothing(), replay(4)),
     ];
-    check(&record, table);
+    check(&acked_since, table);
 }
 
 #[test]

@@ -85,7 +85,8 @@ fn an_answered_heartbeat_is_not_missed() {
 #[test]
 fn any_frame_keeps_a_client_and_so_does_any_event_that_its_transport_takes() {
     assert!(!lives_by(patient(), |_| {}));
-    assert!(lives_by(patient(), |live| live.speaks(A)), "a pong, a frame");
+    assert!(lives_by(patient(), |live| live.speaks(A)), "a frame");
+    assert!(lives_by(patient(), |live| live.pongs(A)), "a pong");
     assert!(lives_by(patient(), |live| live.acks(A, 0)), "an ack");
     assert!(lives_by(patient(), |live| live.sends(A, "message")), "a message");
     assert!(lives_by(patient(), |live| live.says(&["event"])), "an event it takes");
@@ -108,8 +109,9 @@ fn events_that_a_stuck_transport_does_not_take_show_no_life() {
 }
 
 #[test]
-fn a_client_that_only_receives_is_cut_off_by_the_inactivity_timeout_if_one_is_set() {
+fn a_client_that_only_receives_or_pongs_is_cut_off_by_the_inactivity_timeout_if_one_is_set() {
     let impatient = Settings { inactivity_timeout: Some(MINUTE), ..patient() };
+    assert!(!lives_by(impatient.clone(), |live| live.pongs(A)));
     assert!(!lives_by(impatient.clone(), |live| live.says(&["event"])));
     assert!(lives_by(impatient, |live| live.acks(A, 0)));
 }

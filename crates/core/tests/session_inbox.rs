@@ -178,6 +178,54 @@ fn an_agent_whose_stored_state_names_an_entry_is_known_to_name_them() {
 }
 
 #[test]
+fn an_agent_that_stores_states_and_never_names_an_entry_goes_on_covering_by_the_next() {
+    let mut live = live(Covering::Unknown);
+    live.sends(A, "a");
+    live.sends(A, "b");
+    live.publishes(with_state("state", saying(&["answer"])));
+    live.agent_dies();
+    live.agent_starts(Covering::Unknown);
+    for id in ["c", "d", "e"] {
+        live.sends(A, id);
+    }
+    assert_eq!(live.store.waiting(), [5]);
+}
+
+#[test]
+fn a_cover_of_ours_that_is_stored_together_with_a_state_names_nothing() {
+    let mut live = live(Covering::Unknown);
+    live.sends(A, "a");
+    live.store_is_slow = true;
+    live.says(&["on its way"]);
+    live.sends(A, "b");
+    live.answer_arrives(1); // it is entered
+    live.answer_arrives(1); // and handed over: our cover of the first waits for the append
+    live.publishes(with_state("state", saying(&["answer"])));
+    live.all_heard();
+    live.store_is_slow = false;
+    live.store_answers();
+    assert_eq!(live.heard_by("store")[1], "append from 2: [answer], state state, covers 1");
+    live.agent_dies();
+    live.agent_starts(Covering::Unknown);
+    live.sends(A, "c");
+    live.sends(A, "d");
+    assert_eq!(live.store.waiting(), [4]);
+}
+
+#[test]
+fn an_agent_that_has_named_an_entry_once_is_known_by_its_later_states_too() {
+    let mut live = live(Covering::Unknown);
+    live.sends(A, "a");
+    live.publishes(with_state("after a", covering(1, saying(&[]))));
+    live.publishes(with_state("later", saying(&[])));
+    live.agent_dies();
+    live.agent_starts(Covering::Unknown);
+    live.sends(A, "b");
+    live.sends(A, "c");
+    assert_eq!(live.store.waiting(), [2, 3]);
+}
+
+#[test]
 fn a_message_that_the_store_refuses_is_not_handed_over() {
     let mut live = live(Covering::Named);
     live.store.end(&ended_by_user(START)).unwrap();

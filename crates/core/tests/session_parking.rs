@@ -7,6 +7,7 @@ use common::live::*;
 use common::*;
 use rejoin_core::lifetime::{Lifetime, OnDisconnect};
 use rejoin_core::session::{Covering, Input, Settings};
+use rejoin_core::state::Attach;
 
 fn settings(on_disconnect: OnDisconnect) -> Settings {
     let disconnect_ttl = Some(MINUTE * 10);
@@ -108,6 +109,21 @@ fn work_that_comes_over_http_to_a_parked_session_asks_the_policy_when_it_is_done
     live.all_heard();
     live.later(MINUTE).publishes(covering(1, saying(&["answer"])));
     assert_eq!(live.heard_by("policy"), ["work done: keep it 600s"]);
+}
+
+#[test]
+fn work_done_while_somebody_is_being_refused_asks_the_policy() {
+    let mut live = live(ends_without_work());
+    live.sends(A, "work");
+    live.leaves(A);
+    live.all_heard();
+    live.store_is_slow = true;
+    live.attaches(B, None, Attach { principal: somebody_else(), ..attach(START) });
+    live.publishes(covering(1, saying(&["answer"])));
+    live.answer_arrives(1); // the append is answered first
+    assert_eq!(live.heard_by("policy"), ["work done: end it"]);
+    live.store_answers();
+    assert_eq!(live.heard_by("B").last().unwrap(), "not attached");
 }
 
 #[test]

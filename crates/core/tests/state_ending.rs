@@ -4,6 +4,7 @@
 mod common;
 
 use common::*;
+use rejoin_core::lifetime::{Lifetime, Verdict};
 use rejoin_core::record::{Ending, Status};
 use rejoin_core::state::{End, EndRefused, EnterRefused, Entered, Keep, NewToken, Recovery, Stale};
 use rejoin_core::token::TokenHash;
@@ -211,6 +212,17 @@ fn a_deadline_that_a_clock_ahead_of_time_made_is_brought_back_into_reach() {
     session.goes(a_year_ahead);
     session.recover(&recovery(at(1)));
     assert_eq!(session.vitals.expires_at, at(1) + SESSION_TTL);
+}
+
+#[test]
+fn a_sign_of_life_that_is_still_to_come_does_not_keep_a_session_beyond_its_ttl() {
+    let a_year_ahead = START + SESSION_TTL * 365;
+    let mut session = Stored::create(create("ahead", a_year_ahead));
+    session.gets("work", "", a_year_ahead).unwrap();
+    session.recover(&recovery(at(1)));
+    let policy = Lifetime { session_ttl: SESSION_TTL, ..Lifetime::default() };
+    let due = session.vitals.expires_at;
+    assert_eq!(policy.on_due(&session.record(), due), Verdict::End);
 }
 
 #[test]

@@ -56,9 +56,14 @@ impl Attachment {
         self.input(Input::Writable { attachment: self.id }).await
     }
 
-    /// Says that something was heard of the client.
+    /// Says that the client sent something, other than a pong.
     pub async fn heard(&self) -> Result<(), Gone> {
         self.input(Input::Heard { attachment: self.id }).await
+    }
+
+    /// Says that the client sent a pong.
+    pub async fn pong(&self) -> Result<(), Gone> {
+        self.input(Input::Pong { attachment: self.id }).await
     }
 
     /// Says that the client has received everything up to `seq`, and whether it wants what comes

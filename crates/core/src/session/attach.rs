@@ -132,6 +132,11 @@ impl Session {
         }
     }
 
+    /// Whether somebody is attached. One that the store has not answered yet may still be refused.
+    pub(super) fn has_client(&self) -> bool {
+        self.attachments.values().any(|client| client.generation.is_some())
+    }
+
     /// The last client of a generation has gone.
     pub(super) fn park(&mut self, generation: Generation, now: Timestamp) {
         let shared = self.attachments.values().any(|other| other.generation == Some(generation));

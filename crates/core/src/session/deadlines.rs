@@ -48,8 +48,8 @@ impl Pulse {
         }
     }
 
-    /// Its transport has taken events: somebody is there, if only to receive.
-    pub(super) fn took_events(&mut self, now: Timestamp) {
+    /// A sign of life: a frame, a pong, or its transport has taken events, if only to receive.
+    pub(super) fn beats(&mut self, now: Timestamp) {
         self.last_heard = now;
         self.unanswered = 0;
     }
@@ -76,9 +76,14 @@ impl Session {
 
     pub(super) fn on_heard(&mut self, attachment: AttachmentId, now: Timestamp) {
         if let Some(client) = self.attachments.get_mut(&attachment) {
-            client.pulse.last_heard = now;
+            client.pulse.beats(now);
             client.pulse.last_active = now;
-            client.pulse.unanswered = 0;
+        }
+    }
+
+    pub(super) fn on_pong(&mut self, attachment: AttachmentId, now: Timestamp) {
+        if let Some(client) = self.attachments.get_mut(&attachment) {
+            client.pulse.beats(now);
         }
     }
 
@@ -123,8 +128,7 @@ impl Session {
 
     fn export_due(&self) -> Option<Timestamp> {
         // To somebody who is not confirmed yet nothing would be sent, and the change be forgotten.
-        let confirmed = self.attachments.values().any(|client| client.generation.is_some());
-        let wanted = self.export.waits && confirmed;
+        let wanted = self.export.waits && self.has_client();
         let soonest = |last| last + self.settings.auto_export_interval;
         wanted.then(|| self.export.last.map_or(Timestamp::default(), soonest))
     }

@@ -144,7 +144,7 @@ impl Session {
         let Some(client) = self.attachments.get_mut(&attachment) else { return };
         if client.reader.busy {
             client.reader.busy = false;
-            client.pulse.took_events(now);
+            client.pulse.beats(now);
         }
         self.pump(attachment);
     }

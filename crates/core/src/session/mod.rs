@@ -71,8 +71,13 @@ pub enum Input {
         /// Which.
         attachment: AttachmentId,
     },
-    /// A frame or a pong came from a client.
+    /// A frame came from a client.
     Heard {
+        /// Which.
+        attachment: AttachmentId,
+    },
+    /// A pong came from a client: it lives, and that is all.
+    Pong {
         /// Which.
         attachment: AttachmentId,
     },
@@ -362,6 +367,7 @@ impl Session {
             }
             Input::Left { attachment } => self.on_left(attachment, now),
             Input::Heard { attachment } => self.on_heard(attachment, now),
+            Input::Pong { attachment } => self.on_pong(attachment, now),
             Input::Writable { attachment } => self.on_writable(attachment, now),
             Input::Ack { attachment, seq, resend } => self.on_ack(attachment, seq, resend, now),
             Input::Page { attachment, after, page } => self.on_page(attachment, after, page),

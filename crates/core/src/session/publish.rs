@@ -145,8 +145,7 @@ impl Session {
     }
 
     pub(super) fn on_agent_ready(&mut self, covering: Covering) {
-        // A state that was stored with an `in_seq` is the word of an agent that names them.
-        let named = self.record.snapshot.is_some_and(|mark| mark.in_seq > InSeq::ZERO);
+        let named = self.record.snapshot.is_some_and(|mark| mark.named);
         let covering = if named { Covering::Named } else { covering };
         let handed = self.record.covered;
         self.agent.running = Some(Running { covering, handed, asked: None });
@@ -195,7 +194,8 @@ impl Session {
             return;
         }
         let first = self.record.head.next();
-        let mut append = Append { term, first, events: vec![], snapshot: None, covers: None, now };
+        let (events, snapshot, covers, named) = (vec![], None, None, false);
+        let mut append = Append { term, first, events, snapshot, covers, named, now };
         let mut bytes = 0;
         while bytes < limits::APPEND_BYTES
             && append.snapshot.is_none() // a state stands for the position right after its events
@@ -207,6 +207,7 @@ impl Session {
             append.events.extend(events.map(|body| NewEvent { size: size(&body), body }));
             append.snapshot = publication.state.map(|body| NewSnapshot { size: size(&body), body });
             append.covers = append.covers.max(publication.in_seq);
+            append.named |= ticket.is_some() && publication.in_seq.is_some();
             let last = first.plus(append.events.len() as u64).previous();
             self.agent.in_flight.push(Receipt { ticket, first: begin, last });
         }
@@ -249,7 +250,7 @@ impl Session {
         }
         self.pump_all();
         // One that nobody has attached to yet was not left by anybody: it waits as long as it was made to.
-        let left = self.attachments.is_empty() && self.record.generation > Generation::ZERO;
+        let left = !self.has_client() && self.record.generation > Generation::ZERO;
         if had_work && !self.record.has_work() && left && !self.ended {
             let verdict = self.settings.lifetime.on_work_done(&self.record, now);
             if let Verdict::KeepUntil(until) = verdict {

@@ -46,6 +46,8 @@ pub struct Append<B> {
     pub snapshot: Option<NewSnapshot<B>>,
     /// Entries up to here are dealt with. It only grows; less than before changes nothing.
     pub covers: Option<InSeq>,
+    /// Whether the agent itself said so, and it was not only handed the next one.
+    pub named: bool,
     /// Now.
     pub now: Timestamp,
 }
@@ -156,7 +158,8 @@ impl<B> SessionState<B> {
             self.inbox.cover(in_seq);
         }
         let (head, covered) = (self.out.head(), self.inbox.covered());
-        let mark = SnapshotMark { seq: head, in_seq: covered, at: append.now };
+        let named = append.named || self.snapshot.as_ref().is_some_and(|held| held.mark.named);
+        let mark = SnapshotMark { seq: head, in_seq: covered, named, at: append.now };
         let snapshot = append.snapshot.map(|NewSnapshot { size, body }| {
             self.snapshot = Some(Snapshot { mark, size, body });
             mark

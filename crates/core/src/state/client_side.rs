@@ -210,6 +210,7 @@ impl<B> SessionState<B> {
             return Err(AckRefused::Ahead { acked: ack.seq, head: self.out.head() });
         }
         self.out.ack(ack.seq);
+        self.vitals.ack_lost = false;
         Ok(())
     }
 

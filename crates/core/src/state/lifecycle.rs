@@ -88,6 +88,7 @@ impl<B> SessionState<B> {
                 log: create.log,
                 epoch: create.epoch,
                 first_epoch: true,
+                ack_lost: false,
                 generation: Generation::ZERO,
                 term: Term::ZERO,
                 lease: None,
@@ -154,7 +155,9 @@ impl<B> SessionState<B> {
             self.vitals.expires_at = now + keep_for;
         }
         let soonest = now + limits::GRACE_AFTER_START;
-        // A deadline further off than any could be was made by a clock that ran ahead.
+        // A deadline further off than any could be was made by a clock that ran ahead, and so was a
+        // sign of life that is still to come: work would keep the session for a ttl from there.
+        self.vitals.last_activity = self.vitals.last_activity.min(now);
         let latest = soonest.max(now + longest);
         self.vitals.expires_at = self.vitals.expires_at.clamp(soonest, latest);
     }

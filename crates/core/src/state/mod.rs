@@ -74,6 +74,8 @@ pub struct Vitals {
     pub epoch: Epoch,
     /// Whether that is the session's first one.
     pub first_epoch: bool,
+    /// Whether the last ack is of an incarnation that was lost: where its client stands nobody knows.
+    pub ack_lost: bool,
     /// The client's side.
     pub generation: Generation,
     /// The agent's side.
@@ -111,6 +113,7 @@ impl<B> SessionState<B> {
             log: vitals.log,
             epoch: vitals.epoch,
             first_epoch: vitals.first_epoch,
+            ack_lost: vitals.ack_lost,
             generation: vitals.generation,
             term: vitals.term,
             lease: vitals.lease,
@@ -143,6 +146,7 @@ impl<B> SessionState<B> {
         self.vitals.log = log;
         self.vitals.epoch = epoch;
         self.vitals.first_epoch = false;
+        self.vitals.ack_lost = true;
     }
 
     fn is_active(&self) -> bool {

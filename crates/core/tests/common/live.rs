@@ -140,6 +140,10 @@ impl Live {
         self.happens(Input::Heard { attachment: client });
     }
 
+    pub fn pongs(&mut self, client: AttachmentId) {
+        self.happens(Input::Pong { attachment: client });
+    }
+
     pub fn acks(&mut self, client: AttachmentId, up_to: u64) {
         self.happens(Input::Ack { attachment: client, seq: seq(up_to), resend: false });
     }

@@ -273,7 +273,7 @@ impl Writer {
 
 /// Writes the events down, as if they will be accepted.
 fn write_events(key: Key, append: Append<Body>, batch: &mut Batch) -> Append<Piece> {
-    let Append { term, first, events, snapshot, covers, now } = append;
+    let Append { term, first, events, snapshot, covers, named, now } = append;
     let mut seq = first;
     let written = events.into_iter().map(|NewEvent { size, body }| {
         let head = Head::Event { key, seq, at: now, size };
@@ -286,7 +286,7 @@ fn write_events(key: Key, append: Append<Body>, batch: &mut Batch) -> Append<Pie
         size,
         body: Piece::hot(&batch.row, NOWHERE, body),
     });
-    Append { term, first, events, snapshot, covers, now }
+    Append { term, first, events, snapshot, covers, named, now }
 }
 
 /// Writes the snapshot down that a session has just got.

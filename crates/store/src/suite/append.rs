@@ -120,7 +120,8 @@ pub async fn event_state_and_cover_are_stored_together(mut world: World) {
         covers: Some(InSeq::new(1)),
         ..world.appending(&id).await
     };
-    let mark = SnapshotMark { seq: Seq::new(1), in_seq: InSeq::new(1), at: world.now };
+    let mark =
+        SnapshotMark { seq: Seq::new(1), in_seq: InSeq::new(1), named: false, at: world.now };
     let appended = world.store.append(&id, append).await.unwrap();
     let (head, covered, snapshot) = (Seq::new(1), InSeq::new(1), Some(mark));
     assert_eq!(appended, Appended { head, covered, snapshot });

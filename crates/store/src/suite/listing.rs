@@ -18,6 +18,7 @@ pub async fn a_new_session_is_as_it_was_made(world: World) {
         log: create.log,
         epoch: create.epoch.clone(),
         first_epoch: true,
+        ack_lost: false,
         generation: Generation::ZERO,
         term: Term::ZERO,
         lease: None,

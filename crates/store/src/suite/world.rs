@@ -245,7 +245,8 @@ impl World {
     pub(super) async fn appending(&self, id: &SessionId) -> Append<Body> {
         let term = self.lease(id).await;
         let first = self.record(id).await.head.next();
-        Append { term, first, events: Vec::new(), snapshot: None, covers: None, now: self.now }
+        let (events, snapshot, covers, named) = (Vec::new(), None, None, false);
+        Append { term, first, events, snapshot, covers, named, now: self.now }
     }
 
     /// The seqs of all events that are held.
