@@ -7,12 +7,12 @@ static BYTES: AtomicIsize = AtomicIsize::new(0);
 
 /// The system's allocator, with a counter. What the allocator itself adds is estimated: 16 bytes each.
 #[derive(Debug)]
-pub(crate) struct Counting;
+pub struct Counting;
 
 const OVERHEAD: isize = 16;
 
 /// Bytes that are allocated now.
-pub(crate) fn bytes() -> isize {
+pub fn bytes() -> isize {
     BYTES.load(Ordering::Relaxed)
 }
 

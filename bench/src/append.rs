@@ -9,8 +9,8 @@ use anyhow::Result;
 use rejoin_core::Seq;
 
 use crate::peer;
-use crate::report::{Report, Wanted, median};
-use crate::world;
+use rejoin_bench::report::{Report, Wanted, median};
+use rejoin_bench::world;
 
 const ROUNDS: usize = 5;
 const ROUND: Duration = Duration::from_millis(1_500);
@@ -18,8 +18,10 @@ const ROUND: Duration = Duration::from_millis(1_500);
 /// Events a session keeps: the rest is dropped while others are appended, as in a long run.
 const KEPT: usize = 64;
 
-pub(crate) fn measure(report: &mut Report) -> Result<()> {
-    for (producers, wanted) in [(1, 0.85), (64, 0.55), (1_024, 0.35)] {
+/// `only` limits it to one number of producers.
+pub(crate) fn measure(report: &mut Report, only: Option<usize>) -> Result<()> {
+    let all = [(1, 0.85), (64, 0.55), (1_024, 0.35)];
+    for (producers, wanted) in all.into_iter().filter(|(n, _)| only.is_none_or(|only| only == *n)) {
         let directory = tempfile::tempdir_in(".")?;
         let (mut growing, mut prefilled, mut ours) = (vec![], vec![], vec![]);
         let mut store = Producers::start(directory.path(), producers)?;

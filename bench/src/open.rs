@@ -10,8 +10,8 @@ use anyhow::Result;
 use rejoin_core::Seq;
 use rejoin_store::Store as _;
 
-use crate::report::{Report, Wanted, median};
-use crate::world;
+use rejoin_bench::report::{Report, Wanted, median};
+use rejoin_bench::world;
 
 const SESSIONS: u64 = 100_000;
 const EVENTS_EACH: u64 = 10;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use crate::world;
+use rejoin_bench::world;
 
 /// The pre-filled file is this large, and written round and round.
 const PREFILLED: u64 = 64 << 20;

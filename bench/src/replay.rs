@@ -7,8 +7,8 @@ use anyhow::Result;
 use rejoin_core::Seq;
 use rejoin_store::{PageLimit, Store as _};
 
-use crate::report::{Report, Wanted, median};
-use crate::world;
+use rejoin_bench::report::{Report, Wanted, median};
+use rejoin_bench::world;
 
 const EVENTS: u64 = 1_000;
 const ROUNDS: usize = 300;

@@ -4,21 +4,24 @@ use std::process::ExitCode;
 
 /// Collects figures and prints them as they come.
 #[derive(Debug, Default)]
-pub(crate) struct Report {
+pub struct Report {
     missed: usize,
     figures: usize,
 }
 
 /// What is wanted of a figure.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Wanted {
+pub enum Wanted {
+    /// Not less than this.
     AtLeast(f64),
+    /// Not more than this.
     AtMost(f64),
 }
 
 impl Report {
+    /// A figure beside what is wanted of it.
     #[expect(clippy::print_stdout, reason = "printing is what a benchmark is for")]
-    pub(crate) fn figure(&mut self, name: &str, figure: f64, wanted: Wanted, detail: &str) {
+    pub fn figure(&mut self, name: &str, figure: f64, wanted: Wanted, detail: &str) {
         let (good, sign, limit) = match wanted {
             Wanted::AtLeast(limit) => (figure >= limit, "≥", limit),
             Wanted::AtMost(limit) => (figure <= limit, "≤", limit),
@@ -29,15 +32,16 @@ impl Report {
         println!("{mark} {name}: {figure:.2} (wanted {sign} {limit}); {detail}");
     }
 
+    /// Says how many were as wanted.
     #[expect(clippy::print_stdout, reason = "printing is what a benchmark is for")]
-    pub(crate) fn finish(self) -> ExitCode {
+    pub fn finish(self) -> ExitCode {
         println!("{} of {} figures as wanted", self.figures - self.missed, self.figures);
         if self.missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
 }
 
 /// The middle one.
-pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }

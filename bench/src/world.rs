@@ -14,13 +14,14 @@ use rejoin_store::Store;
 use rejoin_store::embedded::{EmbeddedStore, Options};
 
 /// The size of every event.
-pub(crate) const EVENT_BYTES: usize = 300;
+pub const EVENT_BYTES: usize = 300;
 
-pub(crate) const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+/// The time of everything: no deadline matters here.
+pub const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Opens the store in `directory`, keeping `events` a session.
-pub(crate) fn open(directory: &Path, events: usize) -> Result<EmbeddedStore> {
+pub fn open(directory: &Path, events: usize) -> Result<EmbeddedStore> {
     let mut counter = 0_u64;
     let options = Options {
         directory: directory.to_owned(),
@@ -37,7 +38,7 @@ pub(crate) fn open(directory: &Path, events: usize) -> Result<EmbeddedStore> {
 }
 
 /// An event as agents make them: text in an envelope, different each time.
-pub(crate) fn event(number: u64) -> Body {
+pub fn event(number: u64) -> Body {
     let mut text = format!(
         r#"{{"event":"agent.thinking","content":"step {number}: {:x}","metadata":{{"n":{number}}}}}"#,
         number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -53,7 +54,7 @@ pub(crate) fn event(number: u64) -> Body {
 }
 
 /// Makes a session and takes its lease.
-pub(crate) async fn session(store: &dyn Store, number: u64) -> Result<(SessionId, Term)> {
+pub async fn session(store: &dyn Store, number: u64) -> Result<(SessionId, Term)> {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&number.to_le_bytes());
     let about = About {
@@ -73,7 +74,7 @@ pub(crate) async fn session(store: &dyn Store, number: u64) -> Result<(SessionId
 }
 
 /// A session that a client has attached to and left.
-pub(crate) async fn parked(store: &dyn Store, number: u64) -> Result<()> {
+pub async fn parked(store: &dyn Store, number: u64) -> Result<()> {
     let (id, _) = session(store, number).await?;
     let attach = Attach {
         principal: Principal::anonymous(),
@@ -88,7 +89,7 @@ pub(crate) async fn parked(store: &dyn Store, number: u64) -> Result<()> {
 }
 
 /// Appends events to a session, `first` being the next seq.
-pub(crate) async fn append(
+pub async fn append(
     store: &dyn Store,
     id: &SessionId,
     term: Term,
@@ -103,7 +104,7 @@ pub(crate) async fn append(
 }
 
 /// Does something for each number, many at a time.
-pub(crate) async fn many<F: Future<Output = Result<()>> + Send + 'static>(
+pub async fn many<F: Future<Output = Result<()>> + Send + 'static>(
     count: u64,
     at_once: u64,
     task: impl Fn(u64) -> F + Send + Sync + 'static,

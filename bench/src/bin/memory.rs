@@ -1,16 +1,23 @@
 //! What a parked session without events costs in memory.
+//!
+//! `cargo run --release -p rejoin-bench --bin memory`
+
+use std::process::ExitCode;
 
 use std::sync::Arc;
 
 use anyhow::Result;
 
-use crate::allocations;
-use crate::report::{Report, Wanted};
-use crate::world;
+use rejoin_bench::report::{Report, Wanted};
+use rejoin_bench::{allocations, world};
+
+#[global_allocator]
+static ALLOCATIONS: allocations::Counting = allocations::Counting;
 
 const SESSIONS: u64 = 100_000;
 
-pub(crate) fn measure(report: &mut Report) -> Result<()> {
+fn main() -> Result<ExitCode> {
+    let mut report = Report::default();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let directory = tempfile::tempdir_in(".")?;
     let store = Arc::new(world::open(directory.path(), 1_000)?);
@@ -31,5 +38,5 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
     let detail = "the same sessions after opening the store again";
     report.figure("bytes for a parked session, reopened", each, Wanted::AtMost(1024.0), detail);
     drop(store);
-    Ok(())
+    Ok(report.finish())
 }

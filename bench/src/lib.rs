@@ -1,0 +1,5 @@
+//! What the benchmarks have in common.
+
+pub mod allocations;
+pub mod report;
+pub mod world;
