@@ -3,7 +3,7 @@
 //! A [`World`] has a disk, a server process that can die at any step, agents, clients with the real
 //! client brain, and a network that loses whatever is on its way. All of them run the code of
 //! `rejoin-core`; only the sockets, the clock and the fsync are make-believe. One seed decides every
-//! step, so a failure is repeated by its seed, and the [`judge`] looks at everything that becomes
+//! step, so a failure is repeated by its seed, and the judge looks at everything that becomes
 //! visible to somebody and compares it with what was promised.
 //!
 //! | file | what it plays |

@@ -132,8 +132,8 @@ impl<B> SessionState<B> {
         }
     }
 
-    /// Whether [`SessionState::append`] would take it.
-    pub fn check_append(&self, append: &Append<B>) -> Result<(), AppendRefused> {
+    /// Whether [`SessionState::append`] would take it, wherever its bodies are.
+    pub fn check_append<C>(&self, append: &Append<C>) -> Result<(), AppendRefused> {
         if append.term != self.vitals.term {
             let (named, current) = (append.term, self.vitals.term);
             return Err(AppendRefused::Fenced { named, current });

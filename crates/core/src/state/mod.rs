@@ -33,8 +33,8 @@ pub use client_side::{
 pub use lifecycle::{Create, End, EndRefused, Keep, Recovery};
 pub use restore::{Restore, RestoreRefused, Restored, Sessions, restore, trace_of_forgotten};
 pub use tokens::{
-    KnownToken, NewToken, Renew, RenewRefused, Renewed, SessionOver, TokenFault, TokenUse,
-    TokenUsed, Tokens, UsedToken,
+    NewToken, Renew, RenewRefused, Renewed, SessionOver, TokenFault, TokenUse, TokenUsed, Tokens,
+    UsedToken,
 };
 
 use crate::ids::LogId;

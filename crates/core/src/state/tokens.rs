@@ -14,17 +14,6 @@ use crate::record::{Ending, Record, Status};
 use crate::time::Timestamp;
 use crate::token::TokenHash;
 
-/// A token that was given out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KnownToken {
-    /// Its SHA-256. The token itself is kept nowhere.
-    pub hash: TokenHash,
-    /// When it ceases to be good.
-    pub expires_at: Timestamp,
-    /// Its first use, if there was one.
-    pub used: Option<TokenUsed>,
-}
-
 /// The first use of a token, as far as its answer must be given again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenUsed {
@@ -36,7 +25,7 @@ pub struct TokenUsed {
     pub successor: NewToken,
 }
 
-/// A token that is to be remembered.
+/// A token that was given out, or is about to be. The token itself is kept nowhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewToken {
     /// Its SHA-256.
@@ -85,9 +74,9 @@ pub enum TokenFault {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tokens {
     /// Those that can still be used, oldest first.
-    live: VecDeque<KnownToken>,
+    live: Vec<NewToken>,
     /// Those that were used and would be good still: kept to know a thief by.
-    used: VecDeque<KnownToken>,
+    used: VecDeque<(NewToken, TokenUsed)>,
 }
 
 /// The session is renewed by a token over HTTP: nothing is attached, nobody superseded.
@@ -134,25 +123,27 @@ pub struct SessionOver(pub Ending);
 impl Tokens {
     /// Whether the session has, or had, this token.
     pub fn knows(&self, hash: &TokenHash) -> bool {
-        self.find(hash).is_some()
+        self.is_live(hash) || self.first_use_of(hash).is_some()
     }
 
     /// Remembers a token that is given out. Past the bound the oldest live one goes.
     pub fn put(&mut self, token: NewToken, now: Timestamp) {
         self.live.retain(|known| known.expires_at > now);
-        self.used.retain(|known| known.expires_at > now);
+        self.used.retain(|(known, _)| known.expires_at > now);
         while self.live.len() >= limits::LIVE_TOKENS {
-            self.live.pop_front();
+            self.live.remove(0);
         }
-        let NewToken { hash, expires_at } = token;
-        self.live.push_back(KnownToken { hash, expires_at, used: None });
+        self.live.reserve_exact(1); // most sessions have one, and there are many
+        self.live.push(token);
     }
 
     /// Uses a token up. `Err(Reused)` has revoked all tokens: it must be stored like a success.
     pub fn use_up(&mut self, token: &TokenUse, now: Timestamp) -> Result<UsedToken, TokenFault> {
-        let Some(known) = self.find(&token.hash) else { return Err(TokenFault::Unknown) };
-        match known.used {
-            None => Ok(self.first_use(token, now)),
+        if self.is_live(&token.hash) {
+            return Ok(self.first_use(token, now));
+        }
+        match self.first_use_of(&token.hash) {
+            None => Err(TokenFault::Unknown),
             Some(first) if self.reply_was_lost(&first, now) => Ok(UsedToken {
                 first_use: false,
                 used_at: first.at,
@@ -167,17 +158,15 @@ impl Tokens {
     }
 
     /// Those that can still be used.
-    pub fn live(&self) -> impl Iterator<Item = &KnownToken> {
-        self.live.iter()
+    pub fn live(&self) -> &[NewToken] {
+        &self.live
     }
 
     fn first_use(&mut self, token: &TokenUse, now: Timestamp) -> UsedToken {
         let TokenUse { generation, successor, .. } = *token;
-        if let Some(index) = self.live.iter().position(|known| known.hash == token.hash)
-            && let Some(mut known) = self.live.remove(index)
-        {
-            known.used = Some(TokenUsed { at: now, generation, successor });
-            self.used.push_back(known);
+        if let Some(index) = self.live.iter().position(|known| known.hash == token.hash) {
+            let used = TokenUsed { at: now, generation, successor };
+            self.used.push_back((self.live.remove(index), used));
         }
         while self.used.len() > limits::USED_TOKENS {
             self.used.pop_front();
@@ -189,12 +178,16 @@ impl Tokens {
     /// Whether a second use may be a client that never saw the answer to the first: soon after it,
     /// and nobody has used what that answer brought.
     fn reply_was_lost(&self, first: &TokenUsed, now: Timestamp) -> bool {
-        let unused = self.live.iter().any(|known| known.hash == first.successor.hash);
+        let unused = self.is_live(&first.successor.hash);
         now.since(first.at) <= limits::TOKEN_GRACE && unused
     }
 
-    fn find(&self, hash: &TokenHash) -> Option<&KnownToken> {
-        self.live.iter().chain(&self.used).find(|known| known.hash == *hash)
+    fn is_live(&self, hash: &TokenHash) -> bool {
+        self.live.iter().any(|known| known.hash == *hash)
+    }
+
+    fn first_use_of(&self, hash: &TokenHash) -> Option<TokenUsed> {
+        self.used.iter().find(|(known, _)| known.hash == *hash).map(|(_, used)| *used)
     }
 }
 

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard};
 
+use rejoin_core::log::Held;
 use rejoin_core::record::{Record, Status};
 use rejoin_core::state::{
     self, Append, AppendRefused, Appended, Create, Enter, EnterRefused, Entered, NewEvent,
@@ -14,14 +15,11 @@ use rejoin_core::{SessionId, Timestamp};
 use super::batch::Batch;
 use super::index::IndexChange;
 use super::journal::{Head, Key};
-use super::piece::{Piece, Place};
+use super::piece::Piece;
 use super::request::{Answer, Change, Request};
-use super::slot::{Session, Slot, Takes, Trace};
+use super::slot::{Session, Slot, Touches, Trace};
 use super::writer::Writer;
 use crate::contract::{Body, CreateRefused, Failure};
-
-/// Where a piece is before it has been written.
-const NOWHERE: Place = Place { start: 0, len: 0 };
 
 /// Every session there is as of the last change, committed or not.
 #[derive(Debug, Default)]
@@ -82,7 +80,7 @@ impl Writer {
             }
             Request::Close(reply) => return self.closing.push(reply),
         };
-        self.batch.answers.push(answer);
+        self.batch.aftermath.answers.push(answer);
     }
 
     fn append(
@@ -93,27 +91,29 @@ impl Writer {
         let Self { tables, batch, .. } = self;
         let slot = tables.by_id.get(id).ok_or(Failure::NotFound)?;
         let session = &mut *slot.lock();
-        let (settle_at, covers) = (append.now, append.covers);
-        let takes_away = covers.is_some() || append.snapshot.is_some();
+        session.state.check_append(&append).map_err(Failure::Refused)?;
 
-        let savepoint = batch.records.savepoint();
-        let append = write_events(session.key, append, batch);
-        if let Err(refused) = session.state.check_append(&append) {
-            batch.records.undo(savepoint);
-            return Err(Failure::Refused(refused));
+        let Append { term, events, snapshot, covers, named, now, .. } = append;
+        let replaces = covers.is_some() || snapshot.is_some();
+        batch.touch(slot, session, if replaces { Touches::Inbox } else { Touches::End });
+        for event in events {
+            write_event(session, event, now, batch);
         }
-        batch.touch(slot, session, if takes_away { Takes::Inbox } else { Takes::Nothing });
-        let had_snapshot = append.snapshot.is_some();
-        let appended = session.state.append(append).map_err(Failure::Refused)?;
+        let has_snapshot = snapshot.is_some();
+        let snapshot =
+            snapshot.map(|new| NewSnapshot { size: new.size, body: batch.piece(new.body) });
+        let (first, events) = (session.state.out.head().next(), Vec::new());
+        let rest = Append { term, first, events, snapshot, covers, named, now };
+        let appended = session.state.append(rest).map_err(Failure::Refused)?;
         if covers.is_some() {
             let cover = Head::Cover { key: session.key, in_seq: appended.covered };
             batch.records.put(&cover, &[]);
         }
-        if had_snapshot {
+        if has_snapshot {
             write_snapshot(session.key, &mut session.state, batch);
         }
         batch.says_something_of(session);
-        Batch::afterwards(session, Some(settle_at), false);
+        batch.settle(session, now);
         Ok(appended)
     }
 
@@ -127,7 +127,7 @@ impl Writer {
         let session = &mut *slot.lock();
         let (digest, at) = (enter.digest, enter.now);
         let enter = Enter {
-            body: Piece::hot(&batch.row, NOWHERE, Arc::clone(&enter.body)),
+            body: batch.piece(Arc::clone(&enter.body)),
             generation: enter.generation,
             kind: enter.kind,
             digest,
@@ -139,7 +139,7 @@ impl Writer {
         if let Some(known) = session.state.check_enter(&enter).map_err(Failure::Refused)? {
             return Ok(known);
         }
-        batch.touch(slot, session, Takes::Nothing);
+        batch.touch(slot, session, Touches::Record);
         let remembered = session.state.seen.len();
         let entered = session.state.enter(enter).map_err(Failure::Refused)?;
         self.ledger.change_ids(remembered, session.state.seen.len());
@@ -155,20 +155,21 @@ impl Writer {
         }
         batch.has_ids |= digest.is_some();
         batch.says_something_of(session);
-        Batch::afterwards(session, None, true);
         Ok(entered)
     }
 
     fn change(&mut self, id: &SessionId, change: Change) -> Answer {
-        let Change { takes, settle_at, apply } = change;
+        let Change { touches, settle_at, apply } = change;
         let Some(slot) = self.tables.by_id.get(id) else { return apply(None).1 };
         let session = &mut *slot.lock();
-        self.batch.touch(slot, session, takes);
+        self.batch.touch(slot, session, touches);
         let remembered = session.state.seen.len();
         let (trace, answer) = apply(Some(&mut session.state));
         self.ledger.change_ids(remembered, session.state.seen.len());
         self.batch.leave(slot, session, trace);
-        Batch::afterwards(session, settle_at, true);
+        if let Some(now) = settle_at {
+            self.batch.settle(session, now);
+        }
         answer
     }
 
@@ -197,7 +198,7 @@ impl Writer {
         let trace = state::trace_of_forgotten(&restore);
         let old = self.tables.by_id.get(&from).cloned();
         if let Some(old) = &old {
-            self.batch.touch(old, &mut old.lock(), Takes::All);
+            self.batch.touch(old, &mut old.lock(), Touches::Everything);
         }
         let mut line = Line { by_id: &self.tables.by_id, locked: Vec::new() };
         let mut new = match state::restore(restore, &mut line).map_err(Failure::Refused)? {
@@ -215,7 +216,6 @@ impl Writer {
                 let key = self.change_key(old, fresh);
                 let session = &mut *old.lock();
                 self.batch.leave(old, session, Trace::Row);
-                Batch::afterwards(session, None, true);
                 key
             }
             None => {
@@ -223,7 +223,7 @@ impl Writer {
                 self.tables.new_key()
             }
         };
-        if new.snapshot.as_ref().is_some_and(|snapshot| snapshot.body.place() == NOWHERE) {
+        if new.snapshot.as_ref().is_some_and(|snapshot| snapshot.body.is_unwritten()) {
             write_snapshot(key, &mut new, &mut self.batch);
         }
         Ok(self.insert(key, new))
@@ -237,12 +237,12 @@ impl Writer {
         }
         let slot = Slot::new(key, state);
         let session = &mut *slot.lock();
-        self.batch.touch(&slot, session, Takes::Nothing);
+        self.batch.touch(&slot, session, Touches::Record);
         self.batch.leave(&slot, session, Trace::Row);
-        Batch::afterwards(session, None, true);
+        session.plan.is_new = true;
         self.tables.by_id.insert(id.clone(), Arc::clone(&slot));
         self.tables.by_key.insert(key, Arc::clone(&slot));
-        self.batch.index_changes.push(IndexChange::Add(id, Arc::clone(&slot)));
+        self.batch.aftermath.index_changes.push(IndexChange::Add(id, Arc::clone(&slot)));
         record
     }
 
@@ -252,11 +252,9 @@ impl Writer {
         self.tables.by_id.remove(id);
         self.tables.by_key.remove(&session.key);
         self.ledger.change_ids(session.state.seen.len(), 0);
-        if let Some(pending) = &mut session.pending {
-            pending.trace = Trace::Nothing;
-            pending.reschedule = false;
-        }
-        self.batch.index_changes.push(IndexChange::Remove(id.clone(), session.due.take()));
+        session.plan.trace = Trace::Nothing;
+        session.plan.reschedule = false;
+        self.batch.aftermath.index_changes.push(IndexChange::Remove(id.clone(), session.due()));
     }
 
     /// Gives a session another key and says which one it had.
@@ -271,22 +269,13 @@ impl Writer {
     }
 }
 
-/// Writes the events down, as if they will be accepted.
-fn write_events(key: Key, append: Append<Body>, batch: &mut Batch) -> Append<Piece> {
-    let Append { term, first, events, snapshot, covers, named, now } = append;
-    let mut seq = first;
-    let written = events.into_iter().map(|NewEvent { size, body }| {
-        let head = Head::Event { key, seq, at: now, size };
-        seq = seq.next();
-        let place = batch.records.put(&head, &body);
-        NewEvent { size, body: Piece::hot(&batch.row, place, body) }
-    });
-    let events = written.collect();
-    let snapshot = snapshot.map(|NewSnapshot { size, body }| NewSnapshot {
-        size,
-        body: Piece::hot(&batch.row, NOWHERE, body),
-    });
-    Append { term, first, events, snapshot, covers, named, now }
+/// Writes an event down at the end of the out log.
+fn write_event(session: &mut Session, event: NewEvent<Body>, at: Timestamp, batch: &mut Batch) {
+    let NewEvent { size, body } = event;
+    let (key, seq) = (session.key, session.state.out.head().next());
+    let place = batch.records.put(&Head::Event { key, seq, at, size }, &body);
+    session.state.out.push(Held { at, size, body: Piece::hot(&batch.row, place, body) });
+    session.hide_event(size);
 }
 
 /// Writes the snapshot down that a session has just got.
@@ -300,7 +289,7 @@ fn write_snapshot(key: Key, state: &mut SessionState<Piece>, batch: &mut Batch) 
 fn in_row(restore: Restore<Body>, batch: &Batch) -> Restore<Piece> {
     let NewSnapshot { size, body } = restore.state;
     Restore {
-        state: NewSnapshot { size, body: Piece::hot(&batch.row, NOWHERE, body) },
+        state: NewSnapshot { size, body: batch.piece(body) },
         from: restore.from,
         create: restore.create,
         seq: restore.seq,

@@ -1,16 +1,19 @@
 //! One commit in the making: what its requests did, and who waits to hear of it.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use rejoin_core::{InSeq, Seq, Timestamp};
 
+use super::commit::SessionRow;
 use super::index::IndexChange;
 use super::journal::{Key, Records};
 use super::limits;
 use super::piece::{Ledger, Piece, Row};
 use super::request::Answer;
-use super::slot::{Session, Slot, Takes, Trace};
+use super::slot::{Session, Slot, Touches, Trace};
 use crate::audit::AuditRecord;
+use crate::contract::Body;
 
 /// What goes into the next commit.
 #[derive(Debug)]
@@ -19,22 +22,33 @@ pub(super) struct Batch {
     pub(super) row: Arc<Row>,
     /// What is in that row.
     pub(super) records: Records,
-    /// Sessions that were changed: their view is put aside until the commit has returned.
-    pub(super) touched: Vec<Arc<Slot>>,
-    /// Those of them that leave more than records of their logs.
+    /// Sessions of which more is written than records of their logs.
     pub(super) traced: Vec<Arc<Slot>>,
+    /// Their rows.
+    pub(super) rows: Vec<SessionRow>,
     /// Rows of sessions that go.
     pub(super) deleted: Vec<Key>,
-    /// What readers will see come and go.
-    pub(super) index_changes: Vec<IndexChange>,
     /// For the audit trail.
     pub(super) audit: Vec<AuditRecord>,
-    /// Bodies that are written again in this row.
-    pub(super) moves: Vec<Move>,
     /// Sessions about which this row is the first to say something that no note says.
     pub(super) unnoted: Vec<Key>,
     /// Whether message ids are in the row.
     pub(super) has_ids: bool,
+    /// What is to be done once it is durable.
+    pub(super) aftermath: Aftermath,
+}
+
+/// What is to be done once a commit has returned.
+#[derive(Debug, Default)]
+pub(super) struct Aftermath {
+    /// Sessions that were changed: readers may see it then.
+    pub(super) touched: Vec<Arc<Slot>>,
+    /// What readers will see come and go.
+    pub(super) index_changes: Vec<IndexChange>,
+    /// Bodies that were written again.
+    pub(super) moves: Vec<Move>,
+    /// The latest moment that a request spoke of.
+    pub(super) now: Timestamp,
     /// Who waits.
     pub(super) answers: Vec<Answer>,
 }
@@ -63,15 +77,13 @@ impl Batch {
         Self {
             row: Row::new(number, ledger),
             records: Records::default(),
-            touched: Vec::new(),
             traced: Vec::new(),
+            rows: Vec::new(),
             deleted: Vec::new(),
-            index_changes: Vec::new(),
             audit: Vec::new(),
-            moves: Vec::new(),
             unnoted: Vec::new(),
             has_ids: false,
-            answers: Vec::new(),
+            aftermath: Aftermath::default(),
         }
     }
 
@@ -80,9 +92,14 @@ impl Batch {
         self.row.number()
     }
 
+    /// How many requests are in it.
+    pub(super) fn requests(&self) -> usize {
+        self.aftermath.answers.len()
+    }
+
     /// Whether it takes no further request.
     pub(super) fn is_full(&self) -> bool {
-        self.answers.len() >= limits::BATCH_REQUESTS || self.records.len() >= limits::BATCH_BYTES
+        self.requests() >= limits::BATCH_REQUESTS || self.records.len() >= limits::BATCH_BYTES
     }
 
     /// Whether anything must be written. Acks, renewed leases and refusals alone need no commit.
@@ -93,51 +110,42 @@ impl Batch {
             || !self.audit.is_empty()
     }
 
-    /// To be called before a session is changed: puts aside what readers see until the commit.
-    pub(super) fn touch(&mut self, slot: &Arc<Slot>, session: &mut Session, takes: Takes) {
-        if session.put_aside(takes) {
-            self.touched.push(Arc::clone(slot));
+    /// A body that will be in this row, somewhere.
+    pub(super) fn piece(&self, body: Body) -> Piece {
+        Piece::unwritten(&self.row, body)
+    }
+
+    /// To be called before a session is changed: what readers see is kept until the commit.
+    pub(super) fn touch(&mut self, slot: &Arc<Slot>, session: &mut Session, touches: Touches) {
+        session.put_aside(touches);
+        session.plan.reschedule |= touches >= Touches::Record;
+        if !session.plan.changed {
+            session.plan.changed = true;
             session.touched = self.number();
+            self.aftermath.touched.push(Arc::clone(slot));
         }
+        debug_assert_eq!(session.touched, self.number(), "changed by one commit at a time");
     }
 
     /// To be called after: what the commit must write besides the records of the logs.
     pub(super) fn leave(&mut self, slot: &Arc<Slot>, session: &mut Session, trace: Trace) {
-        let Some(pending) = &mut session.pending else { return };
-        if pending.trace == Trace::Nothing && trace > Trace::Nothing {
+        if session.plan.trace == Trace::Nothing && trace > Trace::Nothing {
             self.traced.push(Arc::clone(slot));
         }
-        pending.trace = pending.trace.max(trace);
+        session.plan.trace = session.plan.trace.max(trace);
+    }
+
+    /// The out log of a session is to be trimmed after the commit, as of `now`.
+    pub(super) fn settle(&mut self, session: &mut Session, now: Timestamp) {
+        session.plan.settle = true;
+        self.aftermath.now = self.aftermath.now.max(now);
     }
 
     /// To be called when the row says something about a session that its own row does not say.
     pub(super) fn says_something_of(&mut self, session: &mut Session) {
         if session.unnoted_from.is_none() {
-            session.unnoted_from = Some(self.number());
+            session.unnoted_from = NonZeroU64::new(self.number());
             self.unnoted.push(session.key);
         }
-    }
-
-    /// When the out log is to be trimmed after the commit, and whether the deadline may have changed.
-    pub(super) fn afterwards(
-        session: &mut Session,
-        settle_at: Option<Timestamp>,
-        reschedule: bool,
-    ) {
-        if let Some(pending) = &mut session.pending {
-            pending.settle_at = settle_at.or(pending.settle_at);
-            pending.reschedule |= reschedule;
-        }
-    }
-
-    /// Begins the next commit and gives its row's number; buffers are used again.
-    pub(super) fn next(&mut self, number: u64, ledger: &Arc<Ledger>) {
-        debug_assert!(self.touched.is_empty() && self.answers.is_empty(), "published before");
-        self.row = Row::new(number, ledger);
-        self.records.clear();
-        self.traced.clear();
-        self.deleted.clear();
-        self.audit.clear();
-        self.has_ids = false;
     }
 }

@@ -20,6 +20,7 @@ use super::error::Fault;
 use super::journal::{self, Head, Key, Record};
 use super::limits;
 use super::piece::{Ledger, Piece, Row};
+use super::read::Readers;
 use super::slot::{Session, Slot};
 
 /// What a note takes in the journal.
@@ -115,7 +116,7 @@ impl Journal {
     /// over its bound.
     pub(super) fn evacuate(
         &mut self,
-        db: &Connection,
+        readers: &Readers,
         tables: &Tables,
         batch: &mut Batch,
     ) -> Result<(), Fault> {
@@ -126,7 +127,7 @@ impl Journal {
             let Some(index) = self.next_to_search() else { break };
             let next = &self.rows[index];
             if next.row.live_bytes() > 0 || next.has_ids {
-                search(next.row.number(), db, tables, batch)?;
+                readers.read(|db| search(next.row.number(), db, tables, batch))?;
                 spent += next.stored;
             }
             rows += 1;
@@ -170,7 +171,7 @@ impl Journal {
 
 /// Makes a note of a session if this row, which goes, was the oldest to say something about it.
 fn note_if_needed(session: &mut Session, row: u64, batch: &mut Batch) {
-    if session.unnoted_from == Some(row) {
+    if session.unnoted_from.is_some_and(|from| from.get() == row) {
         note(session, batch);
     }
 }
@@ -262,7 +263,7 @@ impl Survivor<'_> {
 
     fn moved(&self, what: Moved, to: Piece, batch: &mut Batch) {
         let slot = Arc::clone(self.slot);
-        batch.moves.push(Move { slot, what, from: self.row, to });
+        batch.aftermath.moves.push(Move { slot, what, from: self.row, to });
     }
 }
 

@@ -109,6 +109,9 @@ pub enum Damage {
         /// Rows there should be.
         expected: u64,
     },
+    /// An earlier start has found damage and was cut short while answering it; that is done now.
+    #[error("the database was found damaged before; what could be salvaged of it is in place now")]
+    SalvagedBefore,
     /// A table could not be read to its end.
     #[error("the table {table} can't be read throughout: {what}")]
     Unreadable {
@@ -140,6 +143,8 @@ pub(super) enum Fault {
     Row { number: u64, what: super::journal::RowFault },
     #[error("row {0} of the journal is missing")]
     RowMissing(u64),
+    #[error("the thread that commits has panicked; nothing that was acknowledged is lost")]
+    NoCommitter,
 }
 
 impl Fault {
@@ -148,7 +153,7 @@ impl Fault {
         match self {
             Self::Sqlite(error) => is_corruption(error),
             Self::Row { .. } | Self::RowMissing(_) => true,
-            Self::Witness(_) | Self::File(_) => false,
+            Self::Witness(_) | Self::File(_) | Self::NoCommitter => false,
         }
     }
 
@@ -157,7 +162,7 @@ impl Fault {
         let full = match self {
             Self::Sqlite(error) => is_full(error),
             Self::Witness(error) | Self::File(error) => error.kind() == io::ErrorKind::StorageFull,
-            Self::Row { .. } | Self::RowMissing(_) => false,
+            Self::Row { .. } | Self::RowMissing(_) | Self::NoCommitter => false,
         };
         if full {
             return no_space(directory);
@@ -173,10 +178,10 @@ impl OpenError {
         match error.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => Self::Full { directory },
             Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
-                let source = io::Error::other(error.to_string());
+                let source = io::Error::other(in_one_line(error));
                 Self::Directory { directory, source }
             }
-            _ => Self::Unusable { file, what: error.to_string() },
+            _ => Self::Unusable { file, what: in_one_line(error) },
         }
     }
 
@@ -185,7 +190,7 @@ impl OpenError {
         match fault {
             Fault::Sqlite(error) => Self::of_sqlite(&error, file, directory),
             Fault::Witness(error) | Fault::File(error) => Self::of_io(error, directory),
-            Fault::Row { .. } | Fault::RowMissing(_) => {
+            Fault::Row { .. } | Fault::RowMissing(_) | Fault::NoCommitter => {
                 Self::Unusable { file: file.to_path_buf(), what: fault.to_string() }
             }
         }
@@ -199,6 +204,11 @@ impl OpenError {
         }
         Self::Directory { directory, source }
     }
+}
+
+/// SQLite quotes what it does not understand, line breaks included.
+pub(super) fn in_one_line(error: &rusqlite::Error) -> String {
+    error.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn is_full(error: &rusqlite::Error) -> bool {

@@ -26,7 +26,7 @@ struct Sessions {
 /// What a commit changes in the index.
 #[derive(Debug)]
 pub(super) enum IndexChange {
-    /// A session has come.
+    /// A session has come; its deadline is told when it is known.
     Add(SessionId, Arc<Slot>),
     /// A session has gone, whose deadline was this.
     Remove(SessionId, Option<Timestamp>),

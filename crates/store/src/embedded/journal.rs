@@ -114,13 +114,6 @@ pub(super) struct Records {
     count: u32,
 }
 
-/// A point in the making of a commit that can be gone back to.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Savepoint {
-    length: usize,
-    count: u32,
-}
-
 impl Default for Records {
     fn default() -> Self {
         Self { bytes: vec![0; HEADER], count: 0 }
@@ -158,18 +151,7 @@ impl Records {
         self.bytes.len() - HEADER
     }
 
-    /// Where to go back to with [`Records::undo`].
-    pub(super) fn savepoint(&self) -> Savepoint {
-        Savepoint { length: self.bytes.len(), count: self.count }
-    }
-
-    /// Takes back what was added since.
-    pub(super) fn undo(&mut self, to: Savepoint) {
-        self.bytes.truncate(to.length);
-        self.count = to.count;
-    }
-
-    /// The finished body of the row.
+    /// Finishes the body of the row.
     pub(super) fn seal(&mut self, header: &Header) -> &[u8] {
         let mut front = [0; HEADER];
         front[..4].copy_from_slice(MAGIC);
@@ -183,6 +165,11 @@ impl Records {
         let crc = crc32fast::hash(&front[8..]);
         front[4..8].copy_from_slice(&crc.to_le_bytes());
         self.bytes[..HEADER].copy_from_slice(&front);
+        &self.bytes
+    }
+
+    /// The finished body of the row.
+    pub(super) fn sealed(&self) -> &[u8] {
         &self.bytes
     }
 
@@ -389,17 +376,6 @@ mod tests {
             assert_eq!(read_record(bytes).unwrap(), (*head, &b"body"[..]));
         }
         assert_eq!(inside.next().unwrap(), None);
-    }
-
-    #[test]
-    fn what_is_taken_back_leaves_no_trace() {
-        let mut records = Records::default();
-        records.put(&EVENT, b"one");
-        let expected = records.seal(&header()).to_vec();
-        let savepoint = records.savepoint();
-        records.put(&EVENT, b"two");
-        records.undo(savepoint);
-        assert_eq!(records.seal(&header()), expected);
     }
 
     #[test]

@@ -27,6 +27,9 @@ pub(super) const BATCH_REQUESTS: usize = 4096;
 /// Bytes of records after which a commit takes no further request; a larger request goes alone.
 pub(super) const BATCH_BYTES: usize = 1024 * 1024;
 
+/// Requests from which on a commit is made on a thread of its own.
+pub(super) const LARGE_COMMIT: usize = 128;
+
 /// Journal bytes beyond 1.5 times the live ones that are left alone.
 pub(super) const JOURNAL_SLACK_BYTES: u64 = 16 * 1024 * 1024;
 
@@ -70,4 +73,7 @@ pub(super) const READERS: usize = 4;
 
 /// How long the writer looks for the next request before it sleeps: waking it costs a single
 /// producer more than the wait.
-pub(super) const SPIN_MICROS: u64 = 20;
+pub(super) const SPIN: Duration = Duration::from_micros(20);
+
+/// How long the writer lets callers gather that it has just answered, once the first is there.
+pub(super) const GATHER: Duration = Duration::from_micros(50);

@@ -8,22 +8,26 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `writer` | the thread that writes: take, apply, commit, publish, answer |
+//! | `writer` | the thread that decides: take, apply, commit, publish, answer |
 //! | `queue`, `request`, `apply`, `batch` | how a call becomes part of a commit |
+//! | `commit`, `committer` | what a commit writes, and where |
 //! | `slot`, `index`, `read` | what readers see, and that it is only what is committed |
 //! | `journal`, `rows`, `audit`, `schema` | what is in the file |
 //! | `piece`, `cleanup`, `spill` | which bytes are still needed, in the file and in memory |
-//! | `witness`, `recover`, `rebuild`, `salvage`, `open` | opening: what was there, and is it whole? |
+//! | `lock`, `witness`, `recover`, `rebuild`, `salvage`, `open` | opening: what was there, and is it whole? |
 //! | `limits` | every bound |
 
 mod apply;
 mod audit;
 mod batch;
 mod cleanup;
+mod commit;
+mod committer;
 mod error;
 mod index;
 mod journal;
 mod limits;
+mod lock;
 mod open;
 mod piece;
 mod queue;
@@ -61,7 +65,7 @@ use self::piece::Piece;
 use self::read::{EntriesFound, Fetch, Found, PageFound, SnapshotFound};
 use self::request::{Answer, Change, Reply, Request};
 use self::shared::Shared;
-use self::slot::{Session, Takes, Trace};
+use self::slot::{Session, Touches, Trace};
 use crate::audit::{AuditPage, AuditQuery, AuditRecord};
 use crate::contract::{
     Body, CreateRefused, Due, Failure, Page, PageLimit, Query, Store, StoredEntry, StoredSnapshot,
@@ -110,7 +114,7 @@ impl EmbeddedStore {
     async fn change<T, R>(
         &self,
         id: &SessionId,
-        takes: Takes,
+        touches: Touches,
         settle_at: Option<Timestamp>,
         change: impl FnOnce(&mut SessionState<Piece>) -> (Trace, Result<T, R>) + Send + 'static,
     ) -> Result<T, Failure<R>>
@@ -127,7 +131,7 @@ impl EmbeddedStore {
                 let (trace, outcome) = change(session);
                 (trace, Answer::new(reply, outcome.map_err(Failure::Refused)))
             });
-            Request::Change(id, Change { takes, settle_at, apply })
+            Request::Change(id, Change { touches, settle_at, apply })
         })
         .await
     }
@@ -218,7 +222,7 @@ impl Store for EmbeddedStore {
         id: &SessionId,
         attach: Attach,
     ) -> Result<Attached, Failure<AttachRefused>> {
-        self.change(id, Takes::Nothing, None, move |session| {
+        self.change(id, Touches::Record, None, move |session| {
             let outcome = session.attach(&attach);
             let trace = match &outcome {
                 // A token that was used twice revokes all others: that must be durable as well.
@@ -232,7 +236,7 @@ impl Store for EmbeddedStore {
 
     async fn detach(&self, id: &SessionId, detach: Detach) -> Result<(), Failure<Stale>> {
         let change = move |session: &mut SessionState<Piece>| row_if_ok(session.detach(&detach));
-        self.change(id, Takes::Nothing, Some(detach.now), change).await
+        self.change(id, Touches::Record, Some(detach.now), change).await
     }
 
     async fn ack(&self, id: &SessionId, ack: Ack) -> Result<(), Failure<AckRefused>> {
@@ -240,14 +244,14 @@ impl Store for EmbeddedStore {
         if let Some(slot) = self.shared.index.find(id) {
             let mut session = slot.lock();
             // Nothing is under way: the state is what is committed, and an ack need not be.
-            if session.pending.is_none() {
+            if !session.plan.changed {
                 session.state.ack(&ack).map_err(Failure::Refused)?;
                 session.unsaved = true;
                 return Ok(());
             }
         }
         let change = move |session: &mut SessionState<Piece>| (Trace::Nothing, session.ack(&ack));
-        self.change(id, Takes::Nothing, None, change).await
+        self.change(id, Touches::Record, None, change).await
     }
 
     async fn enter(
@@ -263,7 +267,7 @@ impl Store for EmbeddedStore {
         id: &SessionId,
         take: TakeLease,
     ) -> Result<Term, Failure<LeaseHeld>> {
-        self.change(id, Takes::Nothing, None, move |session| {
+        self.change(id, Touches::Record, None, move |session| {
             let had = session.vitals.term;
             let outcome = session.take_lease(&take);
             // Leases are void after a restart; only a new term must never be given out again.
@@ -278,7 +282,7 @@ impl Store for EmbeddedStore {
             session.give_up_lease(term);
             (Trace::Nothing, Ok(()))
         };
-        match self.change(id, Takes::Nothing, None, change).await {
+        match self.change(id, Touches::Record, None, change).await {
             Ok(()) | Err(Failure::NotFound) => Ok(()),
             Err(Failure::Refused(unavailable) | Failure::Unavailable(unavailable)) => {
                 Err(unavailable)
@@ -333,11 +337,11 @@ impl Store for EmbeddedStore {
     ) -> Result<(), Failure<SessionOver>> {
         let change =
             move |session: &mut SessionState<Piece>| row_if_ok(session.put_token(token, now));
-        self.change(id, Takes::Nothing, None, change).await
+        self.change(id, Touches::Record, None, change).await
     }
 
     async fn renew(&self, id: &SessionId, renew: Renew) -> Result<Renewed, Failure<RenewRefused>> {
-        self.change(id, Takes::Nothing, None, move |session| {
+        self.change(id, Touches::Record, None, move |session| {
             let outcome = session.renew(&renew);
             let trace = match &outcome {
                 Ok(_) | Err(RenewRefused::Token(TokenFault::Reused)) => Trace::Row,
@@ -349,7 +353,7 @@ impl Store for EmbeddedStore {
     }
 
     async fn keep(&self, id: &SessionId, keep: Keep) -> Result<(), Failure<Stale>> {
-        self.change(id, Takes::Nothing, None, move |session| {
+        self.change(id, Touches::Record, None, move |session| {
             let outcome = session.keep(&keep);
             (if outcome.is_ok() { Trace::Note } else { Trace::Nothing }, outcome)
         })
@@ -357,7 +361,7 @@ impl Store for EmbeddedStore {
     }
 
     async fn end(&self, id: &SessionId, end: End) -> Result<Record, Failure<EndRefused>> {
-        self.change(id, Takes::All, None, move |session| {
+        self.change(id, Touches::Everything, None, move |session| {
             row_if_ok(session.end(&end).map(|()| session.record()))
         })
         .await

@@ -1,6 +1,7 @@
 //! Opening a store: from a directory to a running writer.
 
-use std::fs::{self, File, TryLockError};
+use std::collections::VecDeque;
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,10 +15,13 @@ use rusqlite::Connection;
 use super::apply::Tables;
 use super::batch::Batch;
 use super::cleanup::Journal;
+use super::commit::Database;
+use super::committer::Committer;
 use super::error::{Damage, OpenError};
 use super::index::IndexChange;
 use super::journal::{Header, Records};
 use super::limits;
+use super::lock::DirectoryLock;
 use super::piece::Ledger;
 use super::recover::{self, Content};
 use super::salvage::{self, Salvage};
@@ -86,9 +90,12 @@ pub(super) fn open(
     let files = Files::in_directory(&options.directory);
     let of_io = |error| OpenError::of_io(error, &files.directory);
     fs::create_dir_all(&files.directory).map_err(of_io)?;
-    let lock = take_lock(&files)?;
-    let kept = salvage::install(&files).map_err(of_io)?; // one that a crash has interrupted
-    let mut report = OpenReport { kept, ..OpenReport::default() };
+    let lock = DirectoryLock::take(&files)?;
+    let mut report = OpenReport::default();
+    if let Some(kept) = salvage::install(&files).map_err(of_io)? {
+        report.damage.push(Damage::SalvagedBefore);
+        report.kept = Some(kept);
+    }
 
     let ledger = Arc::new(Ledger::default());
     let (db, content) = loop {
@@ -104,32 +111,19 @@ pub(super) fn open(
     let testimony = Testimony { store, number: content.newest.number };
     let witness = Witness::open(&files.mark, testimony).map_err(of_io)?;
     grow_wal(&files).map_err(of_io)?;
+    let database = Database::new(db, witness, options.audit_max as u64);
+    let database = database.map_err(of_sqlite(&files))?;
 
-    let shared = Shared::new(files);
-    let writer = assemble(
-        &options,
-        content,
-        Loaded { shared: &shared, db, witness, lock, ledger },
-        &mut report,
-    );
-    let thread = start(writer, &shared)?;
+    let shared = Shared::new(files.clone());
+    let committer = Committer::start(database, &shared).map_err(of_io)?;
+    let loaded = Loaded { shared: Arc::clone(&shared), committer, lock, ledger };
+    let writer = assemble(&options, content, loaded, &mut report);
+    let thread = start(writer, &shared).map_err(of_io)?;
     Ok((shared, thread, report))
 }
 
 fn of_sqlite(files: &Files) -> impl Fn(rusqlite::Error) -> OpenError + '_ {
     |error| OpenError::of_sqlite(&error, &files.database, &files.directory)
-}
-
-fn take_lock(files: &Files) -> Result<File, OpenError> {
-    let lock = File::options().create(true).truncate(false).write(true).open(&files.lock);
-    let lock = lock.map_err(|error| OpenError::of_io(error, &files.directory))?;
-    match lock.try_lock() {
-        Ok(()) => Ok(lock),
-        Err(TryLockError::WouldBlock) => {
-            Err(OpenError::Locked { directory: files.directory.clone() })
-        }
-        Err(TryLockError::Error(error)) => Err(OpenError::of_io(error, &files.directory)),
-    }
 }
 
 /// The database that is there with what is in it and what the witness says, or a new one.
@@ -177,7 +171,7 @@ fn answer_damage(
     for damage in &content.damage {
         tracing::error!(directory = %files.directory.display(), "{damage}");
     }
-    if !report.damage.is_empty() {
+    if report.new_epochs > 0 || report.damage.len() > 1 {
         let what = format!("what was salvaged of it is damaged again: {:?}", content.damage);
         return Err(OpenError::Unusable { file: files.database.clone(), what });
     }
@@ -212,11 +206,10 @@ fn grow_wal(files: &Files) -> io::Result<()> {
 }
 
 /// What opening has brought together.
-struct Loaded<'a> {
-    shared: &'a Arc<Shared>,
-    db: Connection,
-    witness: Witness,
-    lock: File,
+struct Loaded {
+    shared: Arc<Shared>,
+    committer: Committer,
+    lock: DirectoryLock,
     ledger: Arc<Ledger>,
 }
 
@@ -224,10 +217,10 @@ struct Loaded<'a> {
 fn assemble(
     options: &Options,
     content: Content,
-    loaded: Loaded<'_>,
+    loaded: Loaded,
     report: &mut OpenReport,
 ) -> Writer {
-    let Loaded { shared, db, witness, lock, ledger } = loaded;
+    let Loaded { shared, committer, lock, ledger } = loaded;
     let Content { sessions, mut rows, newest, .. } = content;
     let mut tables = Tables {
         next_key: newest.next_key,
@@ -244,7 +237,7 @@ fn assemble(
         session.row_sum = Some(row_sum);
         session.unnoted_from = unnoted_from;
         if let Some(number) = unnoted_from {
-            let index = number - newest.first;
+            let index = number.get() - newest.first;
             if let Some(row) = rows.get_mut(index as usize) {
                 row.unnoted.push(key);
             }
@@ -257,7 +250,6 @@ fn assemble(
         report.events += session.state.out.len();
         let id = session.state.about.id.clone();
         let due = session.state.record().due_at();
-        session.due = due;
         drop(session);
         changes.push(IndexChange::Add(id.clone(), Arc::clone(&slot)));
         changes.push(IndexChange::Reschedule(id.clone(), None, due));
@@ -266,20 +258,19 @@ fn assemble(
     }
     shared.index.apply(changes);
     Writer {
-        shared: Arc::clone(shared),
-        db,
-        witness,
+        shared,
+        committer,
         lock,
         bounds: options.bounds,
-        audit_max: options.audit_max as u64,
         tables,
         journal: Journal::new(rows, &ledger),
         spill: Spill::new(options.memory_bytes, &ledger),
         batch: Batch::new(newest.number + 1, &ledger),
+        under_way: None,
+        put_off: VecDeque::new(),
         unwritten,
+        expected: 0,
         closing: Vec::new(),
-        wal_bytes: limits::WAL_BYTES, // it may be full of what the last process left
-        too_many_free_pages: false,
         ledger,
     }
 }
@@ -298,9 +289,8 @@ fn take_over(session: &mut Session, options: &Options, ledger: &Ledger) -> bool 
     was_attached
 }
 
-fn start(writer: Writer, shared: &Arc<Shared>) -> Result<JoinHandle<()>, OpenError> {
+fn start(writer: Writer, shared: &Arc<Shared>) -> io::Result<JoinHandle<()>> {
     let shared = Arc::clone(shared);
-    let directory = shared.files.directory.clone();
     let run = move || {
         // A panic would be a fault of ours. It must not leave callers waiting for ever.
         let ended = panic::catch_unwind(panic::AssertUnwindSafe(|| writer.run()));
@@ -309,8 +299,5 @@ fn start(writer: Writer, shared: &Arc<Shared>) -> Result<JoinHandle<()>, OpenErr
             shared.fail(&Unavailable(why.into()));
         }
     };
-    thread::Builder::new()
-        .name("rejoin-store".into())
-        .spawn(run)
-        .map_err(|error| OpenError::of_io(error, &directory))
+    thread::Builder::new().name("rejoin-store".into()).spawn(run)
 }

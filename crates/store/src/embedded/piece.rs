@@ -84,6 +84,9 @@ pub(super) struct Place {
     pub(super) len: u32,
 }
 
+/// Where a piece is before it has been written.
+const NOWHERE: Place = Place { start: 0, len: 0 };
+
 /// The body of an event, an entry or a snapshot.
 #[derive(Debug)]
 pub(super) struct Piece {
@@ -98,6 +101,16 @@ impl Piece {
         row.ledger.hot.fetch_add(hot_cost(&body), Relaxed);
         row.add(u64::from(place.len));
         Self { row: Arc::clone(row), place, hot: Some(body) }
+    }
+
+    /// A body that will be in this row; [`Piece::put_at`] says where.
+    pub(super) fn unwritten(row: &Arc<Row>, body: Body) -> Self {
+        Self::hot(row, NOWHERE, body)
+    }
+
+    /// Whether it still has to be written.
+    pub(super) fn is_unwritten(&self) -> bool {
+        self.place == NOWHERE
     }
 
     /// A body that is in the record at `place` alone.

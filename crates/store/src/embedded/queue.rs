@@ -32,8 +32,32 @@ struct Line {
     bytes: usize,
     /// Callers at the gate. As long as there are any, nobody else may enter.
     at_gate: usize,
-    writer_sleeps: bool,
+    /// How many requests the writer sleeps for, if it sleeps.
+    wake_writer_at: Option<usize>,
+    /// Whether the commit that was under way is done.
+    nudged: bool,
     closed: Option<Unavailable>,
+}
+
+/// What the writer waits for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Wait {
+    /// A request; for some patience, or without end. Callers may gather for a moment, up to the
+    /// number that is expected.
+    ForRequests { expected: usize, patience: Option<Duration> },
+    /// The end of the commit that is under way, or enough requests to be worth looking at.
+    ForCommit,
+}
+
+/// Why the writer waits no longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// There are requests, or the commit that was under way is done.
+    Requests,
+    /// Its patience has run out.
+    Nothing,
+    /// The queue was closed.
+    Closed,
 }
 
 impl Queue {
@@ -76,39 +100,67 @@ impl Queue {
         line.bytes += request.bytes();
         line.requests.push_back(request);
         self.length.store(line.requests.len(), Ordering::Release);
-        if line.writer_sleeps {
-            line.writer_sleeps = false;
+        if line.wake_writer_at.is_some_and(|enough| line.requests.len() >= enough) {
+            line.wake_writer_at = None;
             self.arrived.notify_one();
         }
     }
 
-    /// Moves all that is in line into `backlog`, which is empty. Waits for something to come, if
-    /// there is no `patience` without end. Says whether the queue is still open.
-    pub(super) fn take(&self, backlog: &mut VecDeque<Request>, patience: Option<Duration>) -> bool {
+    /// Moves all that is in line into `backlog`, which is empty, once there is something.
+    pub(super) fn take(&self, backlog: &mut VecDeque<Request>, wait: Wait) -> Taken {
         debug_assert!(backlog.is_empty());
-        self.look_for_a_moment();
-        let mut line = self.lock();
-        while line.requests.is_empty() && line.closed.is_none() {
-            line.writer_sleeps = true;
-            let Some(patience) = patience else {
-                line = self.arrived.wait(line).unwrap_or_else(PoisonError::into_inner);
-                continue;
-            };
-            let waited = self.arrived.wait_timeout(line, patience);
-            let (woken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-            line = woken;
-            if timeout.timed_out() {
-                break;
+        let (enough, patience) = match wait {
+            Wait::ForRequests { expected, patience } => {
+                self.let_them_gather(expected);
+                (1, patience)
             }
+            Wait::ForCommit => (limits::LARGE_COMMIT, None),
+        };
+        let mut line = self.lock();
+        let mut timed_out = false;
+        while line.requests.len() < enough && line.closed.is_none() && !line.nudged && !timed_out {
+            line.wake_writer_at = Some(enough);
+            (line, timed_out) = self.sleep(line, patience);
         }
-        line.writer_sleeps = false;
+        line.wake_writer_at = None;
+        line.nudged = false;
         std::mem::swap(&mut line.requests, backlog);
         line.bytes = 0;
         self.length.store(0, Ordering::Release);
         if line.at_gate > 0 {
             self.room.notify_one();
         }
-        line.closed.is_none()
+        match () {
+            () if line.closed.is_some() => Taken::Closed,
+            () if timed_out && backlog.is_empty() => Taken::Nothing,
+            () => Taken::Requests,
+        }
+    }
+
+    fn sleep<'a>(
+        &self,
+        line: MutexGuard<'a, Line>,
+        patience: Option<Duration>,
+    ) -> (MutexGuard<'a, Line>, bool) {
+        match patience {
+            None => (self.arrived.wait(line).unwrap_or_else(PoisonError::into_inner), false),
+            Some(patience) => {
+                let waited = self.arrived.wait_timeout(line, patience);
+                let (line, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+                (line, timeout.timed_out())
+            }
+        }
+    }
+
+    /// Wakes the writer if it waits for the commit that is under way.
+    pub(super) fn nudge(&self) {
+        self.lock().nudged = true;
+        self.arrived.notify_one();
+    }
+
+    /// How many requests are in line.
+    pub(super) fn length(&self) -> usize {
+        self.length.load(Ordering::Acquire)
     }
 
     /// Refuses every later request. Those in line are dropped, which tells their callers.
@@ -116,14 +168,20 @@ impl Queue {
         let mut line = self.lock();
         line.closed.get_or_insert_with(|| why.clone());
         line.requests = VecDeque::new();
-        line.writer_sleeps = false;
         self.arrived.notify_one();
         self.room.notify_one();
     }
 
-    fn look_for_a_moment(&self) {
-        let until = Instant::now() + Duration::from_micros(limits::SPIN_MICROS);
-        while self.length.load(Ordering::Acquire) == 0 && Instant::now() < until {
+    /// Looks on for a moment while callers that were answered come back: those that miss this commit
+    /// wait for two. Nobody waits longer than a fraction of what a commit takes.
+    fn let_them_gather(&self, expected: usize) {
+        let started = Instant::now();
+        loop {
+            let length = self.length();
+            let patience = if length == 0 { limits::SPIN } else { limits::GATHER };
+            if length >= expected.max(1) || started.elapsed() >= patience {
+                return;
+            }
             std::hint::spin_loop();
         }
     }

@@ -1,5 +1,7 @@
 //! One session, put together again from its row and the journal's records, in the order of the rows.
 
+use std::num::NonZeroU64;
+
 use rejoin_core::log::{Entry, Held, Inbox, OutLog, Remembered, Seen};
 use rejoin_core::record::{Ending, Status};
 use rejoin_core::state::{SessionState, Snapshot};
@@ -16,7 +18,7 @@ pub(super) struct Rebuild {
     /// The checksum of its row.
     pub(super) row_sum: u32,
     /// See [`super::slot::Session::unnoted_from`].
-    pub(super) unnoted_from: Option<u64>,
+    pub(super) unnoted_from: Option<NonZeroU64>,
     /// The newest events that follow each other without a hole.
     out: OutLog<Piece>,
     /// Events that came before these, or were written again after them; rare.
@@ -58,7 +60,7 @@ impl Rebuild {
     pub(super) fn add(&mut self, number: u64, head: Head, piece: impl FnOnce() -> Piece) {
         let news = number > self.stored.as_of;
         if news {
-            self.unnoted_from.get_or_insert(number);
+            self.unnoted_from = self.unnoted_from.or(NonZeroU64::new(number));
         }
         let (active, has_ids) = (self.is_active(), self.has_ids());
         let Stored { numbers, vitals, .. } = &mut self.stored;
@@ -95,7 +97,7 @@ impl Rebuild {
                 numbers.grow_to(&noted);
                 if news {
                     (vitals.last_activity, vitals.expires_at) = (last_activity, expires_at);
-                    self.unnoted_from = Some(number); // it says all that was said before
+                    self.unnoted_from = NonZeroU64::new(number); // it says all that was said before
                 }
             }
         }

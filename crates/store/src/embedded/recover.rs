@@ -12,7 +12,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row as SqlRow};
 
 use super::cleanup::{JournalRow, stored_bytes};
-use super::error::{Damage, is_corruption};
+use super::error::{Damage, in_one_line, is_corruption};
 use super::journal::{self, Head, Header, Key, Record};
 use super::piece::{Ledger, Piece, Row};
 use super::rebuild::Rebuild;
@@ -209,7 +209,7 @@ fn scan(
         };
         match step() {
             Ok(()) => return Ok(wrong),
-            Err(error) if is_corruption(&error) => wrong = Some(error.to_string()),
+            Err(error) if is_corruption(&error) => wrong = Some(in_one_line(&error)),
             Err(error) => return Err(error),
         }
         after += 1;

@@ -11,7 +11,7 @@ use rejoin_core::{SessionId, Timestamp};
 use tokio::sync::oneshot;
 
 use super::piece::Piece;
-use super::slot::{Takes, Trace};
+use super::slot::{Touches, Trace};
 use crate::audit::AuditRecord;
 use crate::contract::{Body, CreateRefused, Failure, Unavailable};
 
@@ -32,8 +32,8 @@ pub(super) enum Request {
 
 /// A change of one session that writes nothing to its logs.
 pub(super) struct Change {
-    /// What it may take away.
-    pub(super) takes: Takes,
+    /// What it does to what readers see.
+    pub(super) touches: Touches,
     /// As of when the out log is trimmed afterwards.
     pub(super) settle_at: Option<Timestamp>,
     /// Applies it, if the session is known, and says what to write down and what to answer.
@@ -66,6 +66,32 @@ impl Request {
             | Self::Forget(..)
             | Self::Audit(..)
             | Self::Close(_) => 0,
+        }
+    }
+}
+
+impl Request {
+    /// The one session that it is about, if there is one.
+    pub(super) fn session(&self) -> Option<&SessionId> {
+        match self {
+            Self::Append(id, ..)
+            | Self::Enter(id, ..)
+            | Self::Change(id, ..)
+            | Self::Forget(id, ..) => Some(id),
+            Self::Create(..) | Self::Restore(..) | Self::Audit(..) | Self::Close(_) => None,
+        }
+    }
+
+    /// Whether it must wait until no commit is under way: it looks at several sessions.
+    pub(super) fn needs_quiet(&self) -> bool {
+        match self {
+            Self::Restore(..) | Self::Close(_) => true,
+            Self::Append(..)
+            | Self::Enter(..)
+            | Self::Change(..)
+            | Self::Create(..)
+            | Self::Forget(..)
+            | Self::Audit(..) => false,
         }
     }
 }

@@ -4,11 +4,14 @@
 //! The record is `crc:4` and a [`Stored`] in postcard's encoding. The checksum covers the key as
 //! well, so that a record under another key is noticed.
 
+use std::sync::Arc;
+
 use rejoin_core::record::{About, Ending, Status};
 use rejoin_core::state::{SessionState, Tokens, Vitals};
-use rusqlite::{CachedStatement, Connection};
+use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 
+use super::commit::SessionRow;
 use super::journal::{Key, Numbers};
 use super::slot::Session;
 
@@ -36,16 +39,21 @@ struct StoredRef<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BadRecord;
 
-/// The record for a session's row, and its checksum.
-pub(super) fn encode(session: &Session, as_of: u64, into: &mut Vec<u8>) -> u32 {
+/// The row of a session, and the checksum of its record.
+pub(super) fn encode(session: &Session, as_of: u64) -> (SessionRow, u32) {
     let SessionState { about, vitals, tokens, .. } = &session.state;
     let stored = StoredRef { as_of, about, vitals, tokens, numbers: session.numbers() };
-    into.clear();
-    into.extend_from_slice(&[0; 4]);
-    postcard::to_io(&stored, &mut *into).expect("a session can be written to memory");
-    let sum = checksum(session.key, &into[4..]);
-    into[..4].copy_from_slice(&sum.to_le_bytes());
-    sum
+    let mut record = postcard::to_extend(&stored, vec![0; 4]).expect("memory takes everything");
+    let sum = checksum(session.key, &record[4..]);
+    record[..4].copy_from_slice(&sum.to_le_bytes());
+    let row = SessionRow {
+        key: session.key,
+        about: Arc::clone(about),
+        status: status_word(&vitals.status),
+        expires_at: vitals.expires_at,
+        record,
+    };
+    (row, sum)
 }
 
 /// The session in a row's record, and the record's checksum.
@@ -72,22 +80,21 @@ fn checksum(key: Key, content: &[u8]) -> u32 {
 }
 
 /// Writes a session's row, new or not.
-pub(super) fn put(db: &Connection, session: &Session, record: &[u8]) -> rusqlite::Result<()> {
-    let SessionState { about, vitals, .. } = &session.state;
-    let mut put: CachedStatement<'_> = db.prepare_cached(
+pub(super) fn put(db: &Connection, row: &SessionRow) -> rusqlite::Result<()> {
+    let mut put = db.prepare_cached(
         "INSERT INTO sessions (key, id, principal, status, created_at, expires_at, record)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
          ON CONFLICT (key) DO UPDATE SET
              status = excluded.status, expires_at = excluded.expires_at, record = excluded.record",
     )?;
     put.execute((
-        session.key.0 as i64,
-        about.id.as_str(),
-        about.principal.as_str(),
-        status_word(&vitals.status),
-        about.created_at.as_millis() as i64,
-        vitals.expires_at.as_millis() as i64,
-        record,
+        row.key.0 as i64,
+        row.about.id.as_str(),
+        row.about.principal.as_str(),
+        row.status,
+        row.about.created_at.as_millis() as i64,
+        row.expires_at.as_millis() as i64,
+        &row.record,
     ))?;
     Ok(())
 }

@@ -101,9 +101,8 @@ impl Salvage<'_> {
         for number in whole_rows {
             cleanup::search(number, self.damaged, tables, &mut batch)?;
             if batch.records.len() >= limits::BATCH_BYTES {
-                let next = batch.number() + 1;
                 self.write_row(&mut batch, db, tables)?;
-                batch.next(next, ledger);
+                batch = Batch::new(batch.number() + 1, ledger);
             }
         }
         self.write_row(&mut batch, db, tables)?;
@@ -120,7 +119,7 @@ impl Salvage<'_> {
         };
         let body = batch.records.seal(&header);
         schema::put_journal_row(db, header.number, body)?;
-        for moved in std::mem::take(&mut batch.moves) {
+        for moved in std::mem::take(&mut batch.aftermath.moves) {
             moved.take_effect();
         }
         Ok(())
@@ -141,11 +140,10 @@ impl Salvage<'_> {
 }
 
 fn write_sessions(db: &Connection, tables: &mut Tables, as_of: u64) -> rusqlite::Result<()> {
-    let mut record = Vec::new();
     for slot in tables.by_key.values().cloned().collect::<Vec<_>>() {
         let session = &mut *slot.lock();
-        let sum = rows::encode(session, as_of, &mut record);
-        rows::put(db, session, &record)?;
+        let (row, sum) = rows::encode(session, as_of);
+        rows::put(db, &row)?;
         tables.put_row(session, sum);
     }
     Ok(())

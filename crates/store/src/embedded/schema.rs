@@ -162,6 +162,12 @@ pub(super) fn put_journal_row(db: &Connection, number: u64, body: &[u8]) -> rusq
     Ok(())
 }
 
+/// Deletes the rows of the journal up to this one.
+pub(super) fn delete_journal_rows(db: &Connection, up_to: u64) -> rusqlite::Result<()> {
+    db.prepare_cached("DELETE FROM journal WHERE id <= ?1")?.execute([up_to as i64])?;
+    Ok(())
+}
+
 /// Switches to the write-ahead log, for good.
 pub(super) fn use_wal(db: &Connection) -> rusqlite::Result<()> {
     db.pragma_update_and_check(None, "journal_mode", "WAL", |row| {
@@ -169,6 +175,12 @@ pub(super) fn use_wal(db: &Connection) -> rusqlite::Result<()> {
         debug_assert_eq!(mode, "wal");
         Ok(())
     })
+}
+
+/// How much of the write-ahead log is in use.
+pub(super) fn wal_bytes(db: &Connection) -> rusqlite::Result<u64> {
+    let frames: i64 = db.query_row("PRAGMA wal_checkpoint(NOOP)", [], |row| row.get(1))?;
+    Ok(frames.max(0) as u64 * u64::from(limits::PAGE_BYTES))
 }
 
 /// Which store the database is.

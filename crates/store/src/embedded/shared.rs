@@ -38,12 +38,13 @@ impl Shared {
     /// The store has failed: nothing is written any more.
     pub(super) fn fail(&self, why: &Unavailable) {
         tracing::error!(directory = %self.files.directory.display(), "the store stops: {}", why.0);
-        self.queue.close(why);
+        // First the reason: closing the queue makes callers ask for it.
         self.failure.send_if_modified(|failure| {
             let first = failure.is_none();
             failure.get_or_insert_with(|| why.clone());
             first
         });
+        self.queue.close(why);
     }
 
     /// The store is closed: nothing is read any more either. Says what later calls are told.

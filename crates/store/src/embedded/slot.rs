@@ -1,16 +1,18 @@
 //! One session in memory: its state as the writer has it, and the view that readers may have of it.
 //!
 //! The writer applies a change before it is durable. Until the commit has returned, readers must not
-//! see it: a client that saw an event which a crash takes back would later drop a real one. So the
-//! first change since the last commit puts the view of before aside ([`Pending`]), and readers get
-//! that. A lock is held for the moment of a look or a change, never during a commit.
+//! see it: a client that saw an event which a crash takes back would later drop a real one. So events
+//! at the end of the out log are counted until they are committed, and before any other change what
+//! readers see is put aside. A lock is held for the moment of a look or a change, never during a
+//! commit.
 
+use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rejoin_core::Timestamp;
 use rejoin_core::log::{Inbox, OutLog};
 use rejoin_core::record::Record;
 use rejoin_core::state::{SessionState, Snapshot};
+use rejoin_core::{Seq, Timestamp};
 
 use super::journal::{Key, Numbers};
 use super::piece::Piece;
@@ -19,7 +21,7 @@ use super::piece::Piece;
 #[derive(Debug)]
 pub(super) struct Slot(Mutex<Session>);
 
-/// What is in a slot.
+/// What is in a slot. There are many, and most are parked: rarely used parts are in boxes.
 #[derive(Debug)]
 pub(super) struct Session {
     /// The session as of the last change, committed or not.
@@ -30,31 +32,54 @@ pub(super) struct Session {
     pub(super) row_sum: Option<u32>,
     /// The oldest journal row that says something about it which neither its own row nor a later note
     /// says. That row must not be deleted before a note was made.
-    pub(super) unnoted_from: Option<u64>,
-    /// Whether something is known of it that no file says, and need not: an ack, a trim.
-    pub(super) unsaved: bool,
-    /// Where it stands in the index of deadlines.
-    pub(super) due: Option<Timestamp>,
+    pub(super) unnoted_from: Option<NonZeroU64>,
     /// The commit that it was last changed in.
     pub(super) touched: u64,
     /// Whether it stands in the line of those whose bodies may leave memory.
     pub(super) in_line: bool,
-    /// What the commit that is being made will do to it.
-    pub(super) pending: Option<Box<Pending>>,
+    /// Whether something is known of it that no file says, and need not: an ack, a trim.
+    pub(super) unsaved: bool,
+    /// What the commit that is being made does with it.
+    pub(super) plan: Plan,
+    /// Events that were appended since the last commit, and their bytes.
+    uncommitted: (u32, u32),
+    /// What readers see instead, if more than that was changed.
+    aside: Option<Box<Aside>>,
 }
 
-/// What readers see while changes wait for their commit, and what is to be done with it.
+/// What a commit does with a session, besides writing the records of its logs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Plan {
+    /// Whether it was changed since the last commit.
+    pub(super) changed: bool,
+    /// What is written of it.
+    pub(super) trace: Trace,
+    /// Whether the out log is trimmed afterwards.
+    pub(super) settle: bool,
+    /// Whether its deadline may have changed.
+    pub(super) reschedule: bool,
+    /// Whether readers do not know it yet.
+    pub(super) is_new: bool,
+}
+
+/// What a change leaves behind besides the records of the logs. Each includes the ones before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Trace {
+    /// Nothing: it may be lost in a crash, or the logs' own records say it.
+    #[default]
+    Nothing,
+    /// A note in the journal.
+    Note,
+    /// The session's row.
+    Row,
+}
+
+/// A session as of the last commit.
 #[derive(Debug)]
-pub(super) struct Pending {
+struct Aside {
     record: Record,
     /// Put aside as well if a change took something away or replaced it.
     contents: Option<Contents>,
-    /// What the commit writes of it besides the records of its logs.
-    pub(super) trace: Trace,
-    /// As of when the out log is trimmed after the commit.
-    pub(super) settle_at: Option<Timestamp>,
-    /// Whether its deadline may have changed.
-    pub(super) reschedule: bool,
 }
 
 #[derive(Debug)]
@@ -64,26 +89,18 @@ struct Contents {
     snapshot: Option<Snapshot<Piece>>,
 }
 
-/// What a change leaves behind besides the records of the logs. Each includes the ones before it.
+/// What a change does to what readers see, and so what must be put aside. Each includes the ones
+/// before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Trace {
-    /// Nothing: it may be lost in a crash, or the logs' own records say it.
-    Nothing,
-    /// A note in the journal.
-    Note,
-    /// The session's row.
-    Row,
-}
-
-/// How much a change may take away, and so must be put aside for readers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Takes {
-    /// Nothing: what was there stays where it is.
-    Nothing,
-    /// Entries, or the snapshot.
+pub(super) enum Touches {
+    /// Nothing but the end of the out log.
+    End,
+    /// The record; what is in the logs stays where it is.
+    Record,
+    /// Entries or the snapshot may go.
     Inbox,
-    /// Everything.
-    All,
+    /// Everything may go.
+    Everything,
 }
 
 impl Slot {
@@ -94,54 +111,72 @@ impl Slot {
             key,
             row_sum: None,
             unnoted_from: None,
-            unsaved: false,
-            due: None,
             touched: 0,
             in_line: false,
-            pending: None,
+            unsaved: false,
+            plan: Plan::default(),
+            uncommitted: (0, 0),
+            aside: None,
         })))
     }
 
     /// The session, for a moment.
     pub(super) fn lock(&self) -> MutexGuard<'_, Session> {
-        // After a panic of the writer the view that was put aside is still the truth.
+        // After a panic of the writer, what was put aside is still the truth.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Session {
-    /// Puts aside what readers see, as far as a change is about to take it away. Says whether this is
-    /// the first change since the last commit.
-    pub(super) fn put_aside(&mut self, takes: Takes) -> bool {
-        let first = self.pending.is_none();
-        let state = &self.state;
-        let pending = self.pending.get_or_insert_with(|| {
-            Box::new(Pending {
-                record: state.record(),
-                contents: None,
-                trace: Trace::Nothing,
-                settle_at: None,
-                reschedule: false,
-            })
-        });
-        if takes >= Takes::Inbox && pending.contents.is_none() {
-            let (inbox, snapshot) = (state.inbox.clone(), state.snapshot.clone());
-            pending.contents = Some(Contents { out: None, inbox, snapshot });
+    /// Puts aside what readers see, as far as a change is about to touch it.
+    pub(super) fn put_aside(&mut self, touches: Touches) {
+        if touches >= Touches::Record && self.aside.is_none() {
+            self.aside = Some(Box::new(Aside { record: self.record(), contents: None }));
         }
-        if takes == Takes::All
-            && let Some(contents) = &mut pending.contents
+        let Some(aside) = &mut self.aside else { return };
+        let state = &self.state;
+        if touches >= Touches::Inbox && aside.contents.is_none() {
+            let (inbox, snapshot) = (state.inbox.clone(), state.snapshot.clone());
+            aside.contents = Some(Contents { out: None, inbox, snapshot });
+        }
+        if touches == Touches::Everything
+            && let Some(contents) = &mut aside.contents
             && contents.out.is_none()
         {
             contents.out = Some(state.out.clone());
         }
-        first
+    }
+
+    /// An event was added to the out log, which readers do not see until the commit.
+    pub(super) fn hide_event(&mut self, size: u32) {
+        self.uncommitted.0 += 1;
+        self.uncommitted.1 += size;
+    }
+
+    /// The commit has returned: readers see everything, and the plan is carried out by the caller.
+    pub(super) fn reveal(&mut self) -> Plan {
+        self.aside = None;
+        self.uncommitted = (0, 0);
+        std::mem::take(&mut self.plan)
     }
 
     /// The session as of the last commit.
     pub(super) fn record(&self) -> Record {
-        match &self.pending {
-            Some(pending) => pending.record.clone(),
-            None => self.state.record(),
+        if let Some(aside) = &self.aside {
+            return aside.record.clone();
+        }
+        let mut record = self.state.record();
+        let (events, bytes) = self.uncommitted;
+        record.head = Seq::new(record.head.get() - u64::from(events));
+        record.held_bytes -= bytes as usize;
+        record
+    }
+
+    /// Where it stands in the index of deadlines, which knows what is committed.
+    pub(super) fn due(&self) -> Option<Timestamp> {
+        match &self.aside {
+            Some(aside) => aside.record.due_at(),
+            None => self.state.record().due_at(),
         }
     }
 
@@ -175,6 +210,12 @@ impl Session {
         }
     }
 
+    /// Whether any body belongs to it.
+    pub(super) fn has_bodies(&self) -> bool {
+        let SessionState { out, inbox, snapshot, .. } = &self.state;
+        !out.is_empty() || inbox.waiting() > 0 || snapshot.is_some()
+    }
+
     /// Lets all bodies leave memory. They must have been committed.
     pub(super) fn cool(&mut self) {
         let oldest = self.state.out.oldest();
@@ -195,6 +236,6 @@ impl Session {
     }
 
     fn contents(&self) -> Option<&Contents> {
-        self.pending.as_ref().and_then(|pending| pending.contents.as_ref())
+        self.aside.as_ref().and_then(|aside| aside.contents.as_ref())
     }
 }

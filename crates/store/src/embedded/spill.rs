@@ -51,7 +51,8 @@ impl Spill {
         let Some((slot, since)) = self.line.pop_front() else { return };
         let mut session = slot.lock();
         let in_use = session.touched > since || session.state.vitals.attached.is_some();
-        if gently && in_use {
+        // What is not committed yet is nowhere else.
+        if session.plan.changed || (gently && in_use) {
             let touched = session.touched;
             drop(session);
             self.line.push_back((slot, touched));

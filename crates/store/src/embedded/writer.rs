@@ -1,122 +1,196 @@
-//! The one thread that writes. It takes what has come, applies it to the state in memory, commits,
-//! and only then lets anybody know:
+//! The one thread that decides what is written, and in which order. It takes what has come, applies
+//! it to the state in memory, has it committed, and only then lets anybody know:
 //!
 //! ```text
-//! take → apply → commit → witness → publish → answer → (spill, checkpoint) → take …
+//! take → apply → prepare → commit → witness → publish → answer → take …
 //! ```
 //!
-//! It waits for nothing but the next request and the disk. It ends when the store is closed or
-//! dropped, or when a commit fails; then nothing is acknowledged any more.
+//! While a large commit is under way on the other thread ([`Committer`]), it goes on taking and
+//! applying requests for the next one. Requests for a session that the commit under way has changed
+//! are put off until that is published: so every session is in at most one commit that is not durable
+//! yet, and readers' view of it is simple.
+//!
+//! It ends when the store is closed or dropped, or when a commit fails; then nothing is acknowledged
+//! any more.
 
 use std::collections::VecDeque;
-use std::fs::File;
+use std::mem;
 use std::sync::Arc;
 
 use rejoin_core::limits::LogBounds;
 use rejoin_core::log::Trimmed;
-use rusqlite::Connection;
 
 use super::apply::Tables;
-use super::batch::Batch;
+use super::batch::{Aftermath, Batch};
 use super::cleanup::{self, Journal, JournalRow};
+use super::commit::Commit;
+use super::committer::Committer;
 use super::error::Fault;
 use super::index::IndexChange;
-use super::journal::Header;
+use super::journal::{Header, Records};
 use super::limits;
+use super::lock::DirectoryLock;
 use super::piece::Ledger;
+use super::queue::{Taken, Wait};
 use super::request::{Reply, Request};
+use super::rows;
 use super::shared::Shared;
-use super::slot::{Slot, Trace};
+use super::slot::{Slot, Touches, Trace};
 use super::spill::Spill;
-use super::witness::Witness;
-use super::{audit, rows, schema};
 use crate::contract::Unavailable;
 
 /// All that the thread owns.
 #[derive(Debug)]
 pub(super) struct Writer {
     pub(super) shared: Arc<Shared>,
-    pub(super) db: Connection,
-    pub(super) witness: Witness,
+    pub(super) committer: Committer,
     /// Held as long as the thread lives: no other process may open the directory.
-    pub(super) lock: File,
+    pub(super) lock: DirectoryLock,
     pub(super) bounds: LogBounds,
-    pub(super) audit_max: u64,
     pub(super) ledger: Arc<Ledger>,
     pub(super) tables: Tables,
     pub(super) journal: Journal,
     pub(super) spill: Spill,
+    /// The commit that is being put together.
     pub(super) batch: Batch,
+    /// What is to be done when the commit that is under way on the other thread is done.
+    pub(super) under_way: Option<Aftermath>,
+    /// Requests for sessions that it has changed.
+    pub(super) put_off: VecDeque<Request>,
     /// Sessions that opening alone has changed; their rows are written by and by.
     pub(super) unwritten: Vec<Arc<Slot>>,
+    /// How many requests are in line if everybody who was answered comes back at once.
+    pub(super) expected: usize,
     /// Who asked to close.
     pub(super) closing: Vec<Reply<(), Unavailable>>,
-    /// About how many bytes the write-ahead log holds.
-    pub(super) wal_bytes: u64,
-    /// Whether the database has more free pages than it should keep.
-    pub(super) too_many_free_pages: bool,
+}
+
+/// Why the writer ends.
+enum End {
+    Closed,
+    Dropped,
 }
 
 impl Writer {
     /// Works until the store is closed or dropped, or a commit fails.
     pub(super) fn run(mut self) {
+        match self.work() {
+            Ok(End::Closed) => self.close(),
+            Ok(End::Dropped) => {}
+            Err(fault) => self.fail(&fault),
+        }
+    }
+
+    fn work(&mut self) -> Result<End, Fault> {
         let mut backlog = VecDeque::new();
         loop {
-            let patience = self.wants_commit().then_some(limits::PATIENCE);
-            if backlog.is_empty() && !self.shared.queue.take(&mut backlog, patience) {
-                return; // the store was dropped
+            let mut taken = Taken::Requests;
+            if backlog.is_empty() {
+                taken = self.shared.queue.take(&mut backlog, self.wait());
             }
-            let idle = backlog.is_empty();
+            if taken == Taken::Closed {
+                return Ok(End::Dropped);
+            }
             self.apply_batch(&mut backlog);
-            if let Err(fault) = self.finish_batch(idle) {
-                return self.fail(&fault);
+            if self.under_way.is_some() {
+                // If there is a backlog still, the batch can't take it.
+                self.look_after_commit(!backlog.is_empty())?;
+            } else {
+                self.finish_batch(taken == Taken::Nothing)?;
             }
-            if !self.closing.is_empty() {
-                return self.close();
+            if self.under_way.is_none() {
+                while let Some(request) = self.put_off.pop_back() {
+                    backlog.push_front(request);
+                }
+                if !self.closing.is_empty() {
+                    return Ok(End::Closed);
+                }
             }
         }
     }
 
+    /// How to wait for the next requests.
+    fn wait(&self) -> Wait {
+        if self.under_way.is_some() {
+            return Wait::ForCommit;
+        }
+        let untidy = self.journal.wants_commit() || self.committer.database().wants_commit();
+        Wait::ForRequests { expected: self.expected, patience: untidy.then_some(limits::PATIENCE) }
+    }
+
+    /// Applies what the batch can take.
     fn apply_batch(&mut self, backlog: &mut VecDeque<Request>) {
         while !self.batch.is_full()
             && self.closing.is_empty()
             && let Some(request) = backlog.pop_front()
         {
-            self.apply(request);
+            if self.under_way.is_none() {
+                self.apply(request);
+            } else if request.needs_quiet() {
+                return backlog.push_front(request);
+            } else if self.is_under_way(&request) {
+                self.put_off.push_back(request);
+            } else {
+                self.apply(request);
+            }
         }
     }
 
-    fn finish_batch(&mut self, clean_up: bool) -> Result<(), Fault> {
-        if clean_up || self.batch.must_commit() {
-            self.commit()?;
+    /// Whether the commit under way has changed the session that a request is about.
+    fn is_under_way(&self, request: &Request) -> bool {
+        let Some(slot) = request.session().and_then(|id| self.tables.by_id.get(id)) else {
+            return false;
+        };
+        let session = slot.lock();
+        session.plan.changed && session.touched < self.batch.number()
+    }
+
+    /// Sends the batch on its way, or makes it durable at once if it is small.
+    fn finish_batch(&mut self, tidy_up: bool) -> Result<(), Fault> {
+        if self.batch.requests() >= limits::LARGE_COMMIT {
+            return self.begin_commit();
         }
-        self.publish();
-        self.spill.keep_to_bound();
-        self.checkpoint_if_due()
+        if tidy_up || self.batch.must_commit() {
+            let (commit, aftermath) = self.prepare()?;
+            self.committer.database().commit(&commit)?;
+            self.reuse(commit);
+            self.publish(aftermath);
+            self.committer.database().checkpoint_if_due()
+        } else {
+            let aftermath = mem::take(&mut self.batch.aftermath);
+            self.publish(aftermath);
+            Ok(())
+        }
     }
 
-    /// Whether there is enough to tidy up for a commit that nobody asked for.
-    fn wants_commit(&self) -> bool {
-        self.too_many_free_pages || self.journal.wants_commit()
+    fn begin_commit(&mut self) -> Result<(), Fault> {
+        debug_assert!(self.under_way.is_none(), "one at a time");
+        let (commit, aftermath) = self.prepare()?;
+        self.under_way = Some(aftermath);
+        self.committer.begin(commit)
     }
 
-    /// Makes the batch durable.
-    fn commit(&mut self) -> Result<(), Fault> {
+    /// If the commit under way is done, begins the next one if that is large as well, and tells
+    /// everybody about the one that is done.
+    fn look_after_commit(&mut self, wait: bool) -> Result<(), Fault> {
+        let Some(commit) = self.committer.outcome(wait)? else { return Ok(()) };
+        let done = self.under_way.take();
+        if self.batch.requests() >= limits::LARGE_COMMIT {
+            self.begin_commit()?;
+        }
+        self.reuse(commit);
+        done.into_iter().for_each(|aftermath| self.publish(aftermath));
+        Ok(())
+    }
+
+    /// Completes the batch with notes, rows and survivors, and begins the next one. From here on it
+    /// is plain data: what later requests change does not show in it.
+    fn prepare(&mut self) -> Result<(Commit, Aftermath), Fault> {
         let number = self.batch.number();
         let delete_up_to = self.journal.drop_dead_rows(&self.tables, &mut self.batch);
-        self.journal.evacuate(&self.db, &self.tables, &mut self.batch)?;
+        self.journal.evacuate(&self.shared.readers, &self.tables, &mut self.batch)?;
         self.write_rows_of_opening();
-
-        self.db.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-        self.write_traces()?;
-        audit::put(&self.db, &self.batch.audit, self.audit_max)?;
-        if let Some(number) = delete_up_to {
-            let mut delete = self.db.prepare_cached("DELETE FROM journal WHERE id <= ?1")?;
-            delete.execute([number as i64])?;
-        }
-        if self.too_many_free_pages {
-            self.vacuum()?;
-        }
+        self.write_traces();
         let header = Header {
             number,
             first: self.journal.first(number),
@@ -124,139 +198,102 @@ impl Writer {
             sessions: self.tables.rows,
             sessions_sum: self.tables.rows_sum,
         };
-        let body = self.batch.records.seal(&header);
-        let stored = cleanup::stored_bytes(body.len());
-        schema::put_journal_row(&self.db, number, body)?;
-        self.db.prepare_cached("COMMIT")?.execute([])?;
-        self.witness.note(number).map_err(Fault::Witness)?;
-
-        self.wal_bytes += stored + self.other_pages() * u64::from(limits::PAGE_BYTES);
+        self.batch.records.seal(&header);
         self.journal.push(JournalRow {
             row: Arc::clone(&self.batch.row),
-            stored,
+            stored: cleanup::stored_bytes(self.batch.records.sealed().len()),
             has_ids: self.batch.has_ids,
-            unnoted: std::mem::take(&mut self.batch.unnoted),
+            unnoted: mem::take(&mut self.batch.unnoted),
         });
-        Ok(())
+        let batch = mem::replace(&mut self.batch, Batch::new(number + 1, &self.ledger));
+        let Batch { records, rows, deleted, audit, aftermath, .. } = batch;
+        Ok((Commit { number, records, delete_up_to, deleted, rows, audit }, aftermath))
     }
 
-    /// Pages that a commit writes besides those of the journal row's body, at a guess.
-    fn other_pages(&self) -> u64 {
-        3 + 2 * (self.batch.traced.len() + self.batch.deleted.len()) as u64
-            + self.batch.audit.len() as u64 / 8
-    }
-
-    /// Writes session rows and notes. Rows go before they come: a restore hands a key on.
-    fn write_traces(&mut self) -> Result<(), Fault> {
-        let number = self.batch.number();
-        for key in &self.batch.deleted {
-            rows::delete(&self.db, *key)?;
+    /// Takes the buffer of a commit that is done for the next one.
+    fn reuse(&mut self, commit: Commit) {
+        let mut records: Records = commit.records;
+        if self.batch.records.len() == 0 {
+            records.clear();
+            self.batch.records = records;
         }
-        let mut record = Vec::new();
-        for slot in std::mem::take(&mut self.batch.traced) {
+    }
+
+    /// Puts the rows and notes of sessions into the batch.
+    fn write_traces(&mut self) {
+        for slot in mem::take(&mut self.batch.traced) {
             let session = &mut *slot.lock();
-            match session.pending.as_ref().map(|pending| pending.trace) {
-                Some(Trace::Row) => {
-                    let sum = rows::encode(session, number, &mut record);
-                    rows::put(&self.db, session, &record)?;
+            match session.plan.trace {
+                Trace::Row => {
+                    let (row, sum) = rows::encode(session, self.batch.number());
+                    self.batch.rows.push(row);
                     self.tables.put_row(session, sum);
                     session.unnoted_from = None;
                     session.unsaved = false;
                 }
-                Some(Trace::Note) => cleanup::note(session, &mut self.batch),
-                Some(Trace::Nothing) | None => {}
+                Trace::Note => cleanup::note(session, &mut self.batch),
+                Trace::Nothing => {}
             }
         }
-        Ok(())
     }
 
+    /// Puts some rows into the batch that opening alone has changed.
     fn write_rows_of_opening(&mut self) {
+        let mut busy = Vec::new();
         let some = self.unwritten.len().saturating_sub(limits::LAZY_ROWS);
         for slot in self.unwritten.drain(some..) {
             let session = &mut *slot.lock();
-            if session.row_sum.is_some() {
-                self.batch.touch(&slot, session, super::slot::Takes::Nothing);
+            if session.plan.changed && session.touched < self.batch.number() {
+                busy.push(Arc::clone(&slot));
+            } else if session.row_sum.is_some() {
+                self.batch.touch(&slot, session, Touches::Record);
                 self.batch.leave(&slot, session, Trace::Row);
             }
         }
-    }
-
-    fn vacuum(&mut self) -> Result<(), Fault> {
-        let before = self.free_pages()?;
-        let sql = format!("PRAGMA incremental_vacuum({})", limits::VACUUM_PAGES);
-        let mut vacuum = self.db.prepare_cached(&sql)?;
-        let mut steps = vacuum.query([])?;
-        while steps.next()?.is_some() {}
-        drop(steps);
-        drop(vacuum);
-        let left = self.free_pages()?;
-        self.too_many_free_pages = left < before && left > limits::FREE_PAGES / 2;
-        Ok(())
-    }
-
-    fn free_pages(&self) -> Result<u64, Fault> {
-        let pages: i64 =
-            self.db.prepare_cached("PRAGMA freelist_count")?.query_row([], |row| row.get(0))?;
-        Ok(pages as u64)
+        self.unwritten.extend(busy);
     }
 
     /// Lets readers see what was committed, and callers know.
-    fn publish(&mut self) {
-        for moved in std::mem::take(&mut self.batch.moves) {
+    fn publish(&mut self, aftermath: Aftermath) {
+        let Aftermath { touched, mut index_changes, moves, now, answers } = aftermath;
+        for moved in moves {
             moved.take_effect();
         }
-        let mut changes = std::mem::take(&mut self.batch.index_changes);
-        for slot in self.batch.touched.drain(..) {
+        for slot in touched {
             let session = &mut *slot.lock();
-            let Some(pending) = session.pending.take() else { continue };
-            if let Some(now) = pending.settle_at {
+            let was = session.plan.reschedule.then(|| session.due()).flatten();
+            let plan = session.reveal();
+            if plan.settle {
                 let trimmed = session.state.settle(&self.bounds, now);
                 session.unsaved |= trimmed != Trimmed::default();
             }
-            if pending.reschedule {
-                let due = session.state.record().due_at();
-                if due != session.due {
+            if plan.reschedule {
+                let due = session.due();
+                if due != was || plan.is_new {
                     let id = session.state.about.id.clone();
-                    let was = std::mem::replace(&mut session.due, due);
-                    changes.push(IndexChange::Reschedule(id, was, due));
+                    index_changes.push(IndexChange::Reschedule(id, was, due));
                 }
             }
-            self.spill.note(&slot, session);
+            if session.has_bodies() {
+                self.spill.note(&slot, session);
+            }
         }
-        if !changes.is_empty() {
-            self.shared.index.apply(changes);
+        if !index_changes.is_empty() {
+            self.shared.index.apply(index_changes);
         }
-        for answer in self.batch.answers.drain(..) {
+        self.expected = self.shared.queue.length() + answers.len();
+        for answer in answers {
             answer.give(Ok(()));
         }
-        let next = self.journal.newest() + 1;
-        self.batch.next(next, &self.ledger);
-    }
-
-    /// Copies the write-ahead log into the database once it is long enough. A reader that is just
-    /// using it puts this off to the next commit.
-    fn checkpoint_if_due(&mut self) -> Result<(), Fault> {
-        if self.wal_bytes < limits::WAL_BYTES {
-            return Ok(());
-        }
-        if self.checkpoint("RESTART")? {
-            self.wal_bytes = 0;
-        }
-        self.too_many_free_pages |= self.free_pages()? > limits::FREE_PAGES;
-        Ok(())
-    }
-
-    fn checkpoint(&self, mode: &str) -> Result<bool, Fault> {
-        let sql = format!("PRAGMA wal_checkpoint({mode})");
-        let busy: i64 = self.db.prepare_cached(&sql)?.query_row([], |row| row.get(0))?;
-        Ok(busy == 0)
+        self.spill.keep_to_bound();
     }
 
     /// Nothing is acknowledged from here on. What readers see stays as of the last commit.
-    fn fail(mut self, fault: &Fault) {
+    fn fail(self, fault: &Fault) {
         let why = Unavailable(fault.sentence(&self.shared.files.directory).into());
         self.shared.fail(&why);
-        for answer in self.batch.answers.drain(..) {
+        let under_way = self.under_way.into_iter().flat_map(|aftermath| aftermath.answers);
+        for answer in under_way.chain(self.batch.aftermath.answers) {
             answer.give(Err(why.clone()));
         }
     }
@@ -268,9 +305,9 @@ impl Writer {
             let why = Unavailable(fault.sentence(&self.shared.files.directory).into());
             self.shared.fail(&why);
         }
-        let Self { shared, db, lock, closing, .. } = self;
+        let Self { shared, committer, lock, closing, .. } = self;
         let closed = shared.close();
-        drop(db);
+        drop(committer);
         drop(lock);
         for reply in closing {
             let answer = match &outcome {
@@ -292,7 +329,6 @@ impl Writer {
             }
         }
         self.finish_batch(false)?;
-        self.checkpoint("TRUNCATE")?;
-        Ok(())
+        self.committer.database().finish()
     }
 }

@@ -1,0 +1,138 @@
+//! What one commit writes, as plain data, and the database that it is written to.
+
+use std::sync::Arc;
+
+use rejoin_core::Timestamp;
+use rejoin_core::record::About;
+use rusqlite::Connection;
+
+use super::error::Fault;
+use super::journal::{Key, Records};
+use super::limits;
+use super::witness::Witness;
+use super::{audit, cleanup, rows, schema};
+use crate::audit::AuditRecord;
+
+/// All that one commit writes.
+#[derive(Debug)]
+pub(super) struct Commit {
+    pub(super) number: u64,
+    /// The body of its journal row, sealed.
+    pub(super) records: Records,
+    /// Journal rows up to this one go.
+    pub(super) delete_up_to: Option<u64>,
+    /// Rows of sessions that go.
+    pub(super) deleted: Vec<Key>,
+    /// Rows of sessions that come, or change.
+    pub(super) rows: Vec<SessionRow>,
+    /// For the audit trail.
+    pub(super) audit: Vec<AuditRecord>,
+}
+
+/// A session's row.
+#[derive(Debug)]
+pub(super) struct SessionRow {
+    pub(super) key: Key,
+    pub(super) about: Arc<About>,
+    pub(super) status: &'static str,
+    pub(super) expires_at: Timestamp,
+    pub(super) record: Vec<u8>,
+}
+
+/// The open database, with its witness.
+#[derive(Debug)]
+pub(super) struct Database {
+    db: Connection,
+    witness: Witness,
+    audit_max: u64,
+    /// About how many bytes the write-ahead log holds.
+    wal_bytes: u64,
+    /// Whether there are more free pages than should be kept.
+    too_many_free_pages: bool,
+}
+
+impl Database {
+    /// The database on this connection.
+    pub(super) fn new(db: Connection, witness: Witness, audit_max: u64) -> rusqlite::Result<Self> {
+        let wal_bytes = schema::wal_bytes(&db)?;
+        Ok(Self { db, witness, audit_max, wal_bytes, too_many_free_pages: false })
+    }
+
+    /// Makes a commit durable and has it witnessed.
+    pub(super) fn commit(&mut self, commit: &Commit) -> Result<(), Fault> {
+        self.db.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        // Rows go before they come: a restore hands a key on, and an id may come again.
+        for key in &commit.deleted {
+            rows::delete(&self.db, *key)?;
+        }
+        for row in &commit.rows {
+            rows::put(&self.db, row)?;
+        }
+        audit::put(&self.db, &commit.audit, self.audit_max)?;
+        if let Some(number) = commit.delete_up_to {
+            schema::delete_journal_rows(&self.db, number)?;
+            self.too_many_free_pages |= self.free_pages()? > limits::FREE_PAGES;
+        }
+        if self.too_many_free_pages {
+            self.vacuum()?;
+        }
+        let body = commit.records.sealed();
+        schema::put_journal_row(&self.db, commit.number, body)?;
+        self.db.prepare_cached("COMMIT")?.execute([])?;
+        self.witness.note(commit.number).map_err(Fault::Witness)?;
+
+        let other_pages =
+            3 + 2 * (commit.rows.len() + commit.deleted.len()) + commit.audit.len() / 8;
+        let other_bytes = other_pages as u64 * u64::from(limits::PAGE_BYTES);
+        self.wal_bytes += cleanup::stored_bytes(body.len()) + other_bytes;
+        Ok(())
+    }
+
+    /// Whether there is enough to tidy up for a commit that nobody asked for.
+    pub(super) fn wants_commit(&self) -> bool {
+        self.too_many_free_pages
+    }
+
+    /// Copies the write-ahead log into the database once it is long enough. A reader that is just
+    /// using it puts this off to the next time.
+    pub(super) fn checkpoint_if_due(&mut self) -> Result<(), Fault> {
+        if self.wal_bytes >= limits::WAL_BYTES && self.checkpoint("RESTART")? {
+            self.wal_bytes = 0;
+        }
+        Ok(())
+    }
+
+    /// Leaves everything in a single file.
+    pub(super) fn finish(&mut self) -> Result<(), Fault> {
+        self.checkpoint("TRUNCATE").map(drop)
+    }
+
+    fn checkpoint(&self, mode: &str) -> Result<bool, Fault> {
+        let sql = format!("PRAGMA wal_checkpoint({mode})");
+        let busy: i64 = self.db.prepare_cached(&sql)?.query_row([], |row| row.get(0))?;
+        Ok(busy == 0)
+    }
+
+    /// Gives some free pages back to the file system.
+    fn vacuum(&mut self) -> Result<(), Fault> {
+        let before = self.free_pages()?;
+        let sql = format!("PRAGMA incremental_vacuum({})", limits::VACUUM_PAGES);
+        let mut vacuum = self.db.prepare_cached(&sql)?;
+        let mut steps = vacuum.query([])?;
+        while steps.next()?.is_some() {}
+        drop(steps);
+        drop(vacuum);
+        let left = self.free_pages()?;
+        self.too_many_free_pages = left < before && left > limits::FREE_PAGES / 2;
+        if !self.too_many_free_pages {
+            self.wal_bytes = limits::WAL_BYTES; // the file becomes shorter with the next checkpoint
+        }
+        Ok(())
+    }
+
+    fn free_pages(&self) -> rusqlite::Result<u64> {
+        let mut count = self.db.prepare_cached("PRAGMA freelist_count")?;
+        let pages: i64 = count.query_row([], |row| row.get(0))?;
+        Ok(pages as u64)
+    }
+}

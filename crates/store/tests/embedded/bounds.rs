@@ -1,0 +1,156 @@
+//! Files and memory stay within their bounds, whatever one session does while others run.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rejoin_core::limits::LogBounds;
+use rejoin_core::record::Ending;
+use rejoin_core::state::{Ack, End};
+use rejoin_core::{InSeq, SessionId};
+use rejoin_store::embedded::EmbeddedStore;
+use rejoin_store::{Body, Store};
+
+use crate::support::{
+    Dice, HOUR, append, at, body, creation, events_from, file_bytes, message, open_whole, options,
+    read_all, record, session_id, with_state,
+};
+
+const MIB: u64 = 1024 * 1024;
+
+fn some_bytes(dice: &mut Dice, length: usize) -> Body {
+    (0..length / 8).flat_map(|_| dice.roll().to_le_bytes()).collect::<Vec<u8>>().into()
+}
+
+/// Bytes that are held in all sessions.
+async fn live_bytes(store: &EmbeddedStore, sessions: u64) -> u64 {
+    let mut live = 0;
+    for number in 0..sessions {
+        live += record(store, &session_id(number)).await.held_bytes as u64;
+    }
+    live
+}
+
+/// Appends `count` events of 64 KiB to a session and acks them at once.
+async fn churn(store: &EmbeddedStore, id: &SessionId, bytes: &Body, count: u64) {
+    for _ in 0..count {
+        let bodies = vec![Arc::clone(bytes); 8];
+        let appended = append(store, id, &bodies).await;
+        let generation = record(store, id).await.generation;
+        store.ack(id, Ack { generation, seq: appended.head }).await.unwrap();
+    }
+}
+
+fn open_with(directory: &Path, bounds: LogBounds, memory_bytes: u64) -> EmbeddedStore {
+    let mut options = options(directory);
+    (options.bounds, options.memory_bytes) = (bounds, memory_bytes);
+    let (store, report) = EmbeddedStore::open(options).unwrap();
+    assert_eq!(report.damage, []);
+    store
+}
+
+#[tokio::test]
+async fn one_session_parked_for_ever_does_not_pin_the_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let bounds = LogBounds { events: 16, bytes: usize::MAX, retention: HOUR };
+    let store = open_with(directory.path(), bounds, 16 * MIB);
+    let mut dice = Dice(1);
+    for number in 0..4 {
+        store.create(creation(number)).await.unwrap();
+    }
+    let parked = session_id(0);
+    let left: Vec<Body> = (0..10).map(|_| some_bytes(&mut dice, 20_000)).collect();
+    append(&store, &parked, &left).await;
+    let waiting = some_bytes(&mut dice, 5_000);
+    store.enter(&parked, message("waits", Arc::clone(&waiting))).await.unwrap();
+    store.enter(&parked, message("covered", body("done"))).await.unwrap();
+    let head = record(&store, &parked).await.head;
+    let state = some_bytes(&mut dice, 7_000);
+    let covering = with_state(events_from(head.next(), &[]), Arc::clone(&state), InSeq::ZERO);
+    store.append(&parked, covering).await.unwrap();
+
+    let bytes = some_bytes(&mut dice, 64 * 1024);
+    let mut largest = 0;
+    for _ in 0..100 {
+        for busy in 1..4 {
+            churn(&store, &session_id(busy), &bytes, 2).await;
+        }
+        let allowed = 2 * live_bytes(&store, 4).await + 64 * MIB;
+        let taken = file_bytes(directory.path());
+        assert!(taken <= allowed, "{} MiB of {} MiB", taken / MIB, allowed / MIB);
+        largest = largest.max(taken);
+    }
+    println!("300 MiB written, {} MiB on disk at most", largest / MIB);
+
+    let check = async |store: &EmbeddedStore| {
+        let events = read_all(store, &parked).await;
+        assert_eq!(events.into_iter().map(|event| event.body).collect::<Vec<_>>(), left);
+        let entries = store.entries(&parked, InSeq::ZERO, 9).await.unwrap();
+        assert_eq!(entries[0].body, waiting);
+        assert_eq!(store.snapshot(&parked).await.unwrap().unwrap().body, state);
+        let again = store.enter(&parked, message("covered", body("done"))).await.unwrap();
+        assert!(again.duplicate);
+    };
+    check(&store).await;
+    drop(store);
+    let store = open_with(directory.path(), bounds, 16 * MIB);
+    check(&store).await;
+}
+
+#[tokio::test]
+async fn the_files_shrink_when_much_has_ended() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open_with(directory.path(), LogBounds::default(), 16 * MIB);
+    let mut dice = Dice(2);
+    let bytes = some_bytes(&mut dice, 256 * 1024);
+    for number in 0..40 {
+        store.create(creation(number)).await.unwrap();
+        append(&store, &session_id(number), &vec![Arc::clone(&bytes); 15]).await;
+    }
+    let full = file_bytes(directory.path());
+    assert!(full > 150 * MIB, "{} MiB", full / MIB);
+    for number in 0..40 {
+        let (ending, remember_for) = (Ending::Closed, HOUR);
+        let end = End { ending, only_parked: None, only_due: false, remember_for, now: at(9) };
+        store.end(&session_id(number), end).await.unwrap();
+    }
+    // It tidies up by itself, in portions.
+    for _ in 0..200 {
+        if file_bytes(directory.path()) <= 64 * MIB {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("{} MiB are left of {} MiB", file_bytes(directory.path()) / MIB, full / MIB);
+}
+
+#[tokio::test]
+async fn what_has_left_memory_reads_the_same() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open_with(directory.path(), LogBounds::default(), MIB);
+    let mut dice = Dice(3);
+    let mut expected = Vec::new();
+    for number in 0..20 {
+        let id = session_id(number);
+        store.create(creation(number)).await.unwrap();
+        let mut some_event = || {
+            let length = dice.below(8_000) as usize;
+            some_bytes(&mut dice, length)
+        };
+        let bodies: Vec<Body> = (0..50).map(|_| some_event()).collect();
+        for some in bodies.chunks(7) {
+            append(&store, &id, some).await;
+        }
+        expected.push(bodies);
+    }
+    let check = async |store: &EmbeddedStore| {
+        for (number, expected) in expected.iter().enumerate() {
+            let events = read_all(store, &session_id(number as u64)).await;
+            assert!(events.iter().map(|event| &event.body).eq(expected));
+        }
+    };
+    check(&store).await;
+    store.close().await.unwrap();
+    drop(store);
+    check(&open_whole(directory.path())).await;
+}

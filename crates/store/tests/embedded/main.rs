@@ -1,0 +1,12 @@
+//! What is special to the embedded store: real files, crashes, damage, full disks.
+//!
+//! The behaviour that it shares with every other store is in `rejoin_store::suite`.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests are tests too")]
+
+mod bounds;
+mod damage;
+mod kill;
+mod like_memory;
+mod sentences;
+mod support;
