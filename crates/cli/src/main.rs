@@ -75,8 +75,11 @@ pub(crate) fn say(text: &str) {
     let _ = write!(out, "{text}").and_then(|()| out.flush());
 }
 
-/// Says what went wrong, on standard error, as a sentence.
-fn complain(sentence: &str) {
+/// Says what went wrong, on standard error, a sentence a line.
+fn complain(sentences: &str) {
     use std::io::Write as _;
-    let _ = writeln!(std::io::stderr().lock(), "rejoin: {sentence}");
+    let mut out = std::io::stderr().lock();
+    for sentence in sentences.lines() {
+        let _ = writeln!(out, "rejoin: {sentence}");
+    }
 }

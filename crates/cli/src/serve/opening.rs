@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use rejoin::core::limits::LogBounds;
 use rejoin::core::state::Recovery;
 use rejoin::core::{Timestamp, lifetime::Lifetime};
@@ -71,7 +71,8 @@ pub(crate) fn open_store(
                 recovery: Recovery { now, keep_for: keep_for.min(longest), longest },
                 random: Box::new(random_bytes()?),
             };
-            let (store, report) = EmbeddedStore::open(options).context("cannot open the store")?;
+            let (store, report) =
+                EmbeddedStore::open(options).map_err(|error| anyhow!("{error}"))?; // one sentence
             tell(&report);
             let about = format!(
                 "{} ({} sessions, {} events)",
