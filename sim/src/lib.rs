@@ -10,7 +10,7 @@
 //! |---|---|
 //! | `random.rs` | chance, from a seed |
 //! | `disk.rs` | the store: a queue of writes, of which a crash loses a suffix |
-//! | `server.rs` | a server process: the session machines, the agents, the connections |
+//! | `server/` | a server process: the session machines, the agents, the connections |
 //! | `client.rs` | an application with the client's brain |
 //! | `judge.rs` | the promises |
 //! | `villain.rs` | everybody who tries what must not work |

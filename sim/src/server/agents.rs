@@ -1,0 +1,123 @@
+//! The agents that run in a server process, and the deadlines it looks after.
+
+use super::*;
+
+/// An agent: says a few things about each message, and stores that it is done together with the last.
+#[derive(Debug, Default)]
+pub(super) struct Agent {
+    pub(super) entries: VecDeque<StoredEntry>,
+    said: u32,
+    pub(super) waits: bool,
+}
+
+impl Server {
+    /// Sessions with work that nobody attends to: at a start, and whenever the world looks.
+    pub(crate) fn wake_workers(&mut self, around: &mut Around<'_>) {
+        let records: Vec<Record> = around
+            .disk
+            .sessions
+            .values()
+            .map(|session| session.record())
+            .filter(|record| record.is_active() && record.has_work())
+            .collect();
+        for record in records {
+            self.live(&record);
+            self.look_after_agent(record.id(), around);
+        }
+    }
+
+    pub(super) fn look_after_agent(&mut self, id: &SessionId, around: &mut Around<'_>) {
+        let Some(live) = self.sessions.get_mut(id) else { return };
+        if live.machine.is_over() {
+            live.agent = None;
+            return;
+        }
+        match live.term {
+            None if !live.asked_lease => {
+                live.asked_lease = true;
+                let lasts = Duration::from_secs(60);
+                let take = TakeLease { holder: self.process.clone(), lasts, now: around.now };
+                around.disk.ask(id, Write::Lease(take));
+            }
+            Some(_) if live.agent.is_none() && !live.machine.awaits_store() => {
+                live.agent = Some(Agent::default());
+                // What the machine believes may be behind the disk only by what is on its way.
+                self.feed(id, Input::AgentReady { covering: Covering::Named }, around);
+            }
+            None | Some(_) => {}
+        }
+    }
+
+    /// An agent dies; the next one begins from what is stored.
+    pub(crate) fn kill_agent(&mut self, id: &SessionId, around: &mut Around<'_>) {
+        if let Some(live) = self.sessions.get_mut(id)
+            && live.agent.take().is_some()
+        {
+            self.feed(id, Input::AgentGone, around);
+        }
+    }
+
+    /// An agent says the next thing.
+    pub(crate) fn agent_speaks(&mut self, id: &SessionId, around: &mut Around<'_>) {
+        let Some(live) = self.sessions.get_mut(id) else { return };
+        if !live.machine.accepts_publication() {
+            return;
+        }
+        let Some(agent) = &mut live.agent else { return };
+        if agent.waits {
+            return;
+        }
+        let Some(entry) = agent.entries.front() else { return };
+        let says = 1 + (entry.in_seq.get() % 3) as u32;
+        let word = String::from_utf8_lossy(&entry.body).into_owned();
+        let publication = if agent.said < says {
+            agent.said += 1;
+            let event = format!("{} of {word} ({})", agent.said, around.random.next());
+            Publication { events: vec![event.into_bytes().into()], ..Publication::default() }
+        } else {
+            let entry_done = entry.in_seq;
+            agent.said = 0;
+            agent.entries.pop_front();
+            let state = format!("{{\"stage\":\"after {entry_done}\",\"word\":\"{word}\"}}");
+            Publication {
+                events: vec![format!("done {word}").into_bytes().into()],
+                state: Some(state.into_bytes().into()),
+                in_seq: Some(entry_done),
+            }
+        };
+        agent.waits = around.random.one_in(2);
+        self.last_ticket += 1;
+        let ticket = Ticket(self.last_ticket);
+        live.publishing.insert(ticket, ());
+        let publication = Box::new(publication);
+        self.feed(id, Input::Publish { ticket, publication }, around);
+    }
+
+    /// The time of parked sessions has come.
+    pub(crate) fn reap(&mut self, around: &mut Around<'_>) {
+        let lifetime = settings().lifetime;
+        let due: Vec<Record> = around
+            .disk
+            .sessions
+            .values()
+            .map(|session| session.record())
+            .filter(|record| {
+                record.is_active() && record.due_at().is_some_and(|at| at <= around.now)
+            })
+            .collect();
+        for record in due {
+            let generation = record.generation;
+            let write = match lifetime.on_due(&record, around.now) {
+                Verdict::KeepUntil(until) => Write::Keep(Keep { generation, until }),
+                Verdict::End => Write::End(End {
+                    ending: Ending::Expired,
+                    only_parked: Some(generation),
+                    only_due: true,
+                    remember_for: STATE_TTL,
+                    now: around.now,
+                }),
+            };
+            around.disk.ask(record.id(), write);
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! What clients are told.
+
+use super::*;
+
+impl Server {
+    pub(super) fn entered(
+        &mut self,
+        id: &SessionId,
+        ticket: Ticket,
+        from: Option<AttachmentId>,
+        result: Result<rejoin_core::state::Entered, EnterRefused>,
+    ) {
+        let message_id = self.sessions.get_mut(id).and_then(|live| live.tickets.remove(&ticket));
+        let connection = from.and_then(|attachment| self.connection_of(attachment));
+        let (Some(message_id), Some(connection)) = (message_id, connection) else { return };
+        let event = match result {
+            Ok(entered) => ServerEvent::Accepted {
+                message_id,
+                in_seq: entered.in_seq,
+                duplicate: entered.duplicate,
+            },
+            Err(refused) => {
+                let code = match refused {
+                    EnterRefused::Stale(_) => ErrorCode::SessionNotOwned,
+                    EnterRefused::Ended(_) => ErrorCode::SessionClosed,
+                    EnterRefused::OtherContent { .. } => ErrorCode::InvalidMessage,
+                    EnterRefused::Full { .. } => ErrorCode::ServerBusy,
+                };
+                ServerEvent::Refused { code, retry_after: None, message_id: Some(message_id) }
+            }
+        };
+        self.say(connection, event);
+    }
+
+    pub(super) fn tell(
+        &mut self,
+        id: &SessionId,
+        attachment: AttachmentId,
+        tell: Tell,
+        around: &mut Around<'_>,
+    ) {
+        let Some(connection) = self.connection_of(attachment) else { return };
+        match tell {
+            Tell::Confirmed(confirmed) => self.confirm(connection, *confirmed, around),
+            Tell::Refused(refused) => {
+                let code = match refused {
+                    AttachRefused::Foreign => ErrorCode::SessionNotFound,
+                    AttachRefused::Ended(Ending::Expired) => ErrorCode::SessionExpired,
+                    AttachRefused::Ended(Ending::Closed | Ending::Restored { .. }) => {
+                        ErrorCode::SessionClosed
+                    }
+                    AttachRefused::AlreadyAttached => ErrorCode::SessionAlreadyActive,
+                    AttachRefused::Token(_) => ErrorCode::TokenInvalid,
+                };
+                self.refuse(connection, code);
+            }
+            Tell::Gap(gap) => self.say(connection, ServerEvent::Gap(gap)),
+            Tell::State => self.export(connection, id, around),
+            Tell::Events { events, replayed } => {
+                let log = around.disk.sessions.get(id).map(|session| session.vitals.log);
+                for event in events {
+                    let event_id = log.map(|log| EventId { log, seq: event.seq });
+                    let event = Event { seq: event.seq, event_id, replayed, body: event.body };
+                    self.say(connection, ServerEvent::Event(event));
+                }
+            }
+            Tell::ReplayComplete { .. } => self.say(connection, ServerEvent::ReplayComplete),
+            Tell::Heartbeat { head, .. } => {
+                self.say(connection, ServerEvent::Heartbeat { head, token: None });
+            }
+            Tell::AckAhead { .. } => self.refuse(connection, ErrorCode::AckAhead),
+            Tell::Superseded => self.say(connection, ServerEvent::Superseded),
+            Tell::Draining => self.say(connection, ServerEvent::Draining),
+            Tell::Ended => self.say(connection, ServerEvent::SessionEnded),
+        }
+    }
+
+    pub(super) fn confirm(
+        &mut self,
+        connection: u64,
+        confirmed: Confirmed,
+        around: &mut Around<'_>,
+    ) {
+        let Some(end) = self.connections.get_mut(&connection) else { return };
+        let record = &confirmed.record;
+        if let Some(asked) = end.asked.take() {
+            around.judge.resumed(&asked, &confirmed);
+        }
+        let token = match (&confirmed.token, end.token.take()) {
+            (Some(used), Some((text, claims))) => {
+                let whole = Timestamp::from_millis(used.used_at.as_secs() * 1000);
+                let lifetime = used.successor.expires_at.since(whole);
+                let next = token::successor_again(
+                    around.keys,
+                    &text,
+                    &claims,
+                    used.generation,
+                    used.used_at,
+                    lifetime,
+                    &used.successor.hash,
+                );
+                let Some(next) = next else { panic!("P7: a successor can't be made again") };
+                Some(Secret::new(next.token.as_str()))
+            }
+            (None | Some(_), _) => end.fresh_token.take(),
+        };
+        let gap = match confirmed.gap {
+            Some(Gap::Evicted { missing, .. }) => Some(missing),
+            Some(Gap::PositionUnknown) | None => None,
+        };
+        let event = if std::mem::take(&mut end.restored) {
+            ServerEvent::StateRestored {
+                new_session_id: record.id().clone(),
+                epoch: record.epoch.clone(),
+                gap,
+                token,
+            }
+        } else {
+            ServerEvent::SessionCreated {
+                session_id: record.id().clone(),
+                resumed: confirmed.resumed,
+                epoch: record.epoch.clone(),
+                replay_from: confirmed.replay_from,
+                gap,
+                token,
+            }
+        };
+        self.say(connection, event);
+    }
+
+    /// Seals the state and sends it.
+    pub(super) fn export(&mut self, connection: u64, id: &SessionId, around: &mut Around<'_>) {
+        let Some(session) = around.disk.sessions.get(id) else { return };
+        let Some(snapshot) = &session.snapshot else { return };
+        let facts = StateFacts {
+            principal: session.about.principal.clone(),
+            session_id: id.clone(),
+            epoch: session.vitals.epoch.clone(),
+            seq: snapshot.mark.seq,
+            in_seq: snapshot.mark.in_seq,
+            taken_at: around.now,
+            expires_at: around.now + STATE_TTL,
+        };
+        let nonce = around.random.bytes();
+        match seal::seal(around.keys, &facts, &snapshot.body, nonce, MAX_STATE) {
+            Ok(sealed) => {
+                let signed_state = Secret::new(&sealed);
+                let state = Body::clone(&snapshot.body);
+                let exported = ExportedState { signed_state, seq: snapshot.mark.seq, state };
+                self.say(connection, ServerEvent::StateExported(exported));
+            }
+            Err(error) => panic!("a small state can be sealed: {error}"),
+        }
+    }
+
+    pub(super) fn leave(&mut self, attachment: AttachmentId, reason: LeaveReason) {
+        let Some(connection) = self.connection_of(attachment) else { return };
+        if let Some(end) = self.connections.get_mut(&connection) {
+            end.session = None;
+            end.attachment = None;
+            if let LeaveReason::Closed(code) = reason {
+                end.outbox.push_back(Down::Close(CloseCode::code(code)));
+            }
+        }
+    }
+
+    pub(super) fn connection_of(&self, attachment: AttachmentId) -> Option<u64> {
+        let mine = |end: &Connection| end.attachment == Some(attachment);
+        self.connections.iter().find(|(_, end)| mine(end)).map(|(id, _)| *id)
+    }
+
+    pub(super) fn refuse(&mut self, connection: u64, code: ErrorCode) {
+        let refused = ServerEvent::Refused { code, retry_after: None, message_id: None };
+        self.say(connection, refused);
+    }
+
+    pub(super) fn say(&mut self, connection: u64, event: ServerEvent) {
+        if let Some(end) = self.connections.get_mut(&connection) {
+            end.outbox.push_back(Down::Event(event));
+        }
+    }
+}
