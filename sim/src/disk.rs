@@ -198,7 +198,11 @@ fn apply_to(session: &mut SessionState<Body>, write: Write, judge: &mut Judge) -
             Reply::Nothing
         }
         Write::Enter { ticket, from, enter } => {
+            let message = Body::clone(&enter.body);
             let answer = session.enter(*enter);
+            if answer.as_ref().is_ok_and(|entered| entered.duplicate) {
+                judge.known_already(session, &message);
+            }
             Reply::Input(Input::EnterAnswered { ticket, from, answer })
         }
         Write::Append(append) => Reply::Input(Input::Appended(session.append(*append))),

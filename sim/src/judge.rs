@@ -160,10 +160,21 @@ impl Judge {
         self.abandoned.extend(waiting);
     }
 
+    /// A client was told that a message is known already, and will not send it again.
+    pub(crate) fn known_already(&self, session: &SessionState<Body>, message: &Body) {
+        let mut waiting = session.inbox.after(InSeq::ZERO);
+        let known = self.is_done(message) || waiting.any(|(_, entry)| entry.body == *message);
+        assert!(known, "P12: {} is called known, and nobody will deal with it", text(message));
+    }
+
+    fn is_done(&self, message: &Body) -> bool {
+        let done: Body = [b"done ", &message[..]].concat().into();
+        self.done.contains(&done)
+    }
+
     /// Whether a message that was accepted was dealt with, or went with its session.
     pub(crate) fn is_settled(&self, message: &Body) -> bool {
-        let done: Body = [b"done ", &message[..]].concat().into();
-        self.done.contains(&done) || self.abandoned.contains(message)
+        self.is_done(message) || self.abandoned.contains(message)
     }
 
     /// A token was used to attach.

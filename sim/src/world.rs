@@ -127,7 +127,11 @@ impl World {
         match self.random.below(25) {
             0 => {
                 // A long absence: parked sessions expire, tokens and states grow old.
-                self.now = self.now + Duration::from_secs(60 * [6, 16, 70][self.random.below(3)]);
+                let minutes = [6, 16, 35, 70][self.random.below(4)];
+                if self.random.one_in(2) {
+                    self.everybody_leaves();
+                }
+                self.now = self.now + Duration::from_secs(60 * minutes);
                 self.time_passes();
             }
             1 if self.server.is_none() => self.lose_tail(),
@@ -352,6 +356,21 @@ impl World {
             }
         }
         self.lose_connection(app);
+    }
+
+    /// All connections break at once, as when a building loses power; what the server had been sent
+    /// is stored, and nobody hears of it.
+    fn everybody_leaves(&mut self) {
+        for connection in self.up.keys().copied().collect::<Vec<_>>() {
+            self.deliver_up(connection);
+        }
+        for app in self.connections.keys().copied().collect::<Vec<_>>() {
+            self.lose_connection(app);
+        }
+        self.hang_up_dead();
+        while !self.disk.is_calm() {
+            self.commit();
+        }
     }
 
     /// The server notices connections that nobody is at the other end of.

@@ -68,11 +68,6 @@ impl Journal {
         self.rows.front().map_or(newest, |oldest| oldest.row.number())
     }
 
-    /// The newest row there is.
-    pub(super) fn newest(&self) -> u64 {
-        self.rows.back().map_or(0, |newest| newest.row.number())
-    }
-
     /// A row was committed.
     pub(super) fn push(&mut self, row: JournalRow) {
         self.stored += row.stored;
