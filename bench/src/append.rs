@@ -49,7 +49,7 @@ struct Producers {
 
 impl Producers {
     fn start(directory: &Path, producers: usize) -> Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let store = Arc::new(world::open(&directory.join("store"), KEPT)?);
         let mut sessions = Vec::new();
         for number in 0..producers as u64 {
