@@ -16,7 +16,7 @@ use super::batch::Batch;
 use super::index::IndexChange;
 use super::journal::{Head, Key};
 use super::piece::Piece;
-use super::request::{Answer, Change, Request};
+use super::request::{Answer, AppendDone, Change, Request};
 use super::slot::{Session, Slot, Touches, Trace};
 use super::writer::Writer;
 use crate::contract::{Body, CreateRefused, Failure};
@@ -87,34 +87,36 @@ impl Writer {
         &mut self,
         id: &SessionId,
         append: Append<Body>,
-    ) -> Result<Appended, Failure<AppendRefused>> {
+    ) -> Result<AppendDone, Failure<AppendRefused>> {
         let Self { tables, batch, .. } = self;
         let slot = tables.by_id.get(id).ok_or(Failure::NotFound)?;
         let session = &mut *slot.lock();
         session.state.check_append(&append).map_err(Failure::Refused)?;
 
-        let Append { term, events, snapshot, covers, named, now, .. } = append;
+        let Append { term, mut events, snapshot, covers, named, now, .. } = append;
         let replaces = covers.is_some() || snapshot.is_some();
         batch.touch(slot, session, if replaces { Touches::Inbox } else { Touches::End });
-        for event in events {
+        for event in events.drain(..) {
             write_event(session, event, now, batch);
         }
-        let has_snapshot = snapshot.is_some();
-        let snapshot =
-            snapshot.map(|new| NewSnapshot { size: new.size, body: batch.piece(new.body) });
-        let (first, events) = (session.state.out.head().next(), Vec::new());
-        let rest = Append { term, first, events, snapshot, covers, named, now };
-        let appended = session.state.append(rest).map_err(Failure::Refused)?;
-        if covers.is_some() {
-            let cover = Head::Cover { key: session.key, in_seq: appended.covered };
-            batch.records.put(&cover, &[]);
-        }
-        if has_snapshot {
-            write_snapshot(session.key, &mut session.state, batch);
+        let mut appended = Appended {
+            head: session.state.out.head(),
+            covered: session.state.inbox.covered(),
+            snapshot: None,
+        };
+        if replaces {
+            let snapshot = snapshot.map(|NewSnapshot { size, body }| {
+                let body = batch.piece(body);
+                NewSnapshot { size, body }
+            });
+            let first = session.state.out.head().next();
+            let rest = Append { term, first, events: Vec::new(), snapshot, covers, named, now };
+            appended = session.state.append(rest).map_err(Failure::Refused)?;
+            write_cover_and_state(session, &appended, batch);
         }
         batch.says_something_of(session);
         batch.settle(session, now);
-        Ok(appended)
+        Ok(AppendDone { appended, emptied: events })
     }
 
     fn enter(
@@ -276,6 +278,15 @@ fn write_event(session: &mut Session, event: NewEvent<Body>, at: Timestamp, batc
     let place = batch.records.put(&Head::Event { key, seq, at, size }, &body);
     session.state.out.push(Held { at, size, body: Piece::hot(&batch.row, place, body) });
     session.hide_event(size);
+}
+
+/// Writes down what came with the events.
+fn write_cover_and_state(session: &mut Session, appended: &Appended, batch: &mut Batch) {
+    let cover = Head::Cover { key: session.key, in_seq: appended.covered };
+    batch.records.put(&cover, &[]);
+    if appended.snapshot.is_some() {
+        write_snapshot(session.key, &mut session.state, batch);
+    }
 }
 
 /// Writes the snapshot down that a session has just got.

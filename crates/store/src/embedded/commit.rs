@@ -1,16 +1,18 @@
 //! What one commit writes, as plain data, and the database that it is written to.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use rejoin_core::Timestamp;
 use rejoin_core::record::About;
 use rusqlite::Connection;
+use rusqlite::hooks::Wal;
 
 use super::error::Fault;
 use super::journal::{Key, Records};
 use super::limits;
 use super::witness::Witness;
-use super::{audit, cleanup, rows, schema};
+use super::{audit, rows, schema};
 use crate::audit::AuditRecord;
 
 /// All that one commit writes.
@@ -27,6 +29,8 @@ pub(super) struct Commit {
     pub(super) rows: Vec<SessionRow>,
     /// For the audit trail.
     pub(super) audit: Vec<AuditRecord>,
+    /// Set by the database: whether there is enough to tidy up for a commit that nobody asked for.
+    pub(super) left_untidy: bool,
 }
 
 /// A session's row.
@@ -45,21 +49,33 @@ pub(super) struct Database {
     db: Connection,
     witness: Witness,
     audit_max: u64,
-    /// About how many bytes the write-ahead log holds.
-    wal_bytes: u64,
+    /// How many pages the write-ahead log holds; SQLite says so after each commit.
+    wal_pages: Arc<AtomicU64>,
     /// Whether there are more free pages than should be kept.
     too_many_free_pages: bool,
+    /// Whether the file becomes shorter with the next checkpoint.
+    shrink_file: bool,
 }
 
 impl Database {
     /// The database on this connection.
-    pub(super) fn new(db: Connection, witness: Witness, audit_max: u64) -> rusqlite::Result<Self> {
-        let wal_bytes = schema::wal_bytes(&db)?;
-        Ok(Self { db, witness, audit_max, wal_bytes, too_many_free_pages: false })
+    pub(super) fn new(
+        mut db: Connection,
+        witness: Witness,
+        audit_max: u64,
+    ) -> rusqlite::Result<Self> {
+        let wal_pages = Arc::new(AtomicU64::new(schema::wal_pages(&db)?));
+        let told = Arc::clone(&wal_pages);
+        db.wal_hook(Some(move |_: &mut Wal, pages: i32| {
+            told.store(pages.unsigned_abs().into(), Relaxed);
+            Ok(())
+        }))?;
+        let (too_many_free_pages, shrink_file) = (false, false);
+        Ok(Self { db, witness, audit_max, wal_pages, too_many_free_pages, shrink_file })
     }
 
     /// Makes a commit durable and has it witnessed.
-    pub(super) fn commit(&mut self, commit: &Commit) -> Result<(), Fault> {
+    pub(super) fn make(&mut self, commit: &mut Commit) -> Result<(), Fault> {
         self.db.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         // Rows go before they come: a restore hands a key on, and an id may come again.
         for key in &commit.deleted {
@@ -81,23 +97,17 @@ impl Database {
         self.db.prepare_cached("COMMIT")?.execute([])?;
         self.witness.note(commit.number).map_err(Fault::Witness)?;
 
-        let other_pages =
-            3 + 2 * (commit.rows.len() + commit.deleted.len()) + commit.audit.len() / 8;
-        let other_bytes = other_pages as u64 * u64::from(limits::PAGE_BYTES);
-        self.wal_bytes += cleanup::stored_bytes(body.len()) + other_bytes;
+        commit.left_untidy = self.too_many_free_pages;
         Ok(())
-    }
-
-    /// Whether there is enough to tidy up for a commit that nobody asked for.
-    pub(super) fn wants_commit(&self) -> bool {
-        self.too_many_free_pages
     }
 
     /// Copies the write-ahead log into the database once it is long enough. A reader that is just
     /// using it puts this off to the next time.
     pub(super) fn checkpoint_if_due(&mut self) -> Result<(), Fault> {
-        if self.wal_bytes >= limits::WAL_BYTES && self.checkpoint("RESTART")? {
-            self.wal_bytes = 0;
+        let due = self.wal_pages.load(Relaxed) >= limits::WAL_PAGES || self.shrink_file;
+        if due && self.checkpoint("RESTART")? {
+            self.wal_pages.store(0, Relaxed);
+            self.shrink_file = false;
         }
         Ok(())
     }
@@ -125,7 +135,7 @@ impl Database {
         let left = self.free_pages()?;
         self.too_many_free_pages = left < before && left > limits::FREE_PAGES / 2;
         if !self.too_many_free_pages {
-            self.wal_bytes = limits::WAL_BYTES; // the file becomes shorter with the next checkpoint
+            self.shrink_file = true;
         }
         Ok(())
     }

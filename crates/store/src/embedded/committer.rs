@@ -28,9 +28,9 @@ impl Committer {
         let (committed, outcomes) = mpsc::channel();
         let (worked_on, shared) = (Arc::clone(&database), Arc::clone(shared));
         let thread = thread::Builder::new().name("rejoin-commit".into()).spawn(move || {
-            for commit in to_commit {
+            for mut commit in to_commit {
                 let mut database = lock(&worked_on);
-                let outcome = database.commit(&commit).map(|()| commit);
+                let outcome = database.make(&mut commit).map(|()| commit);
                 if committed.send(outcome).is_err() {
                     return;
                 }
@@ -51,8 +51,12 @@ impl Committer {
 
     /// Begins a commit on the other thread.
     pub(super) fn begin(&self, commit: Commit) -> Result<(), Fault> {
-        let commits = self.commits.as_ref().ok_or(Fault::NoCommitter)?;
-        commits.send(commit).map_err(|_| Fault::NoCommitter)
+        let begun = self.commits.as_ref().map(|commits| commits.send(commit).is_ok());
+        match begun {
+            Some(true) => Ok(()),
+            // The thread has ended, and says why.
+            Some(false) | None => self.outcome(true).map(drop),
+        }
     }
 
     /// How the commit that is under way went, if it is done; with `wait`, in any case.

@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 /// Bytes of a database page. Larger ones make small commits dearer, smaller ones large commits.
-pub(super) const PAGE_BYTES: u32 = 4096;
+pub(super) const PAGE_BYTES: u32 = 16384;
 
-/// Bytes the write-ahead log takes before they are copied into the database. The file is made that
-/// large at once: overwriting it in place costs one flush per commit, growing it two.
-pub(super) const WAL_BYTES: u64 = 16 * 1024 * 1024;
+/// Pages the write-ahead log takes before they are copied into the database.
+pub(super) const WAL_PAGES: u64 = WAL_BYTES / PAGE_BYTES as u64;
+const WAL_BYTES: u64 = 16 * 1024 * 1024;
 
-/// Room in the write-ahead log for the commit that crosses [`WAL_BYTES`].
-pub(super) const WAL_ROOM_BYTES: u64 = 4 * 1024 * 1024;
+/// The write-ahead log's file is made this large at once: overwriting it in place costs one flush per
+/// commit, growing it two. There is some room for the commit that crosses [`WAL_PAGES`].
+pub(super) const WAL_FILE_BYTES: u64 = WAL_BYTES + 4 * 1024 * 1024;
 
 /// Memory for database pages, in KiB.
 pub(super) const CACHE_KIB: i64 = 32 * 1024;
@@ -76,4 +77,4 @@ pub(super) const READERS: usize = 4;
 pub(super) const SPIN: Duration = Duration::from_micros(20);
 
 /// How long the writer lets callers gather that it has just answered, once the first is there.
-pub(super) const GATHER: Duration = Duration::from_micros(50);
+pub(super) const GATHER: Duration = Duration::from_micros(100);

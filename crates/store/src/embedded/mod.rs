@@ -295,7 +295,9 @@ impl Store for EmbeddedStore {
         id: &SessionId,
         append: Append<Body>,
     ) -> Result<Appended, Failure<AppendRefused>> {
-        self.ask(|reply| Request::Append(id.clone(), append, reply)).await
+        let done = self.ask(|reply| Request::Append(id.clone(), append, reply)).await?;
+        drop(done.emptied);
+        Ok(done.appended)
     }
 
     async fn read(

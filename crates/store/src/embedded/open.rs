@@ -193,7 +193,7 @@ fn answer_damage(
 /// Fills the write-ahead log up with zeros, which SQLite takes for its end, so that commits overwrite
 /// it in place: a flush of a file that does not grow is half as dear.
 fn grow_wal(files: &Files) -> io::Result<()> {
-    let wanted = limits::WAL_BYTES + limits::WAL_ROOM_BYTES;
+    let wanted = limits::WAL_FILE_BYTES;
     let mut wal = File::options().append(true).create(true).open(&files.wal)?;
     let mut length = wal.metadata()?.len();
     let zeros = vec![0; 1 << 20];
@@ -268,6 +268,8 @@ fn assemble(
         batch: Batch::new(newest.number + 1, &ledger),
         under_way: None,
         put_off: VecDeque::new(),
+        come_back: VecDeque::new(),
+        untidy: false,
         unwritten,
         expected: 0,
         closing: Vec::new(),

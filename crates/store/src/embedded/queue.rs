@@ -130,10 +130,12 @@ impl Queue {
         if line.at_gate > 0 {
             self.room.notify_one();
         }
-        match () {
-            () if line.closed.is_some() => Taken::Closed,
-            () if timed_out && backlog.is_empty() => Taken::Nothing,
-            () => Taken::Requests,
+        if line.closed.is_some() {
+            Taken::Closed
+        } else if timed_out && backlog.is_empty() {
+            Taken::Nothing
+        } else {
+            Taken::Requests
         }
     }
 

@@ -4,8 +4,8 @@ use std::fmt;
 
 use rejoin_core::record::Record;
 use rejoin_core::state::{
-    Append, AppendRefused, Appended, Create, Enter, EnterRefused, Entered, Restore, RestoreRefused,
-    SessionState,
+    Append, AppendRefused, Appended, Create, Enter, EnterRefused, Entered, NewEvent, Restore,
+    RestoreRefused, SessionState,
 };
 use rejoin_core::{SessionId, Timestamp};
 use tokio::sync::oneshot;
@@ -20,7 +20,7 @@ pub(super) type Reply<T, E> = oneshot::Sender<Result<T, E>>;
 
 /// One thing to be done by the writer.
 pub(super) enum Request {
-    Append(SessionId, Append<Body>, Reply<Appended, Failure<AppendRefused>>),
+    Append(SessionId, Append<Body>, Reply<AppendDone, Failure<AppendRefused>>),
     Enter(SessionId, Enter<Body>, Reply<Entered, Failure<EnterRefused>>),
     Change(SessionId, Change),
     Create(Box<Create>, Reply<Record, Failure<CreateRefused>>),
@@ -28,6 +28,13 @@ pub(super) enum Request {
     Restore(Box<Restore<Body>>, Reply<Record, Failure<RestoreRefused>>),
     Audit(Box<AuditRecord>, Reply<(), Unavailable>),
     Close(Reply<(), Unavailable>),
+}
+
+/// Events are in the log. Their vector goes back empty to the thread that made it: freeing what
+/// another thread has allocated is the dearest part of an append otherwise.
+pub(super) struct AppendDone {
+    pub(super) appended: Appended,
+    pub(super) emptied: Vec<NewEvent<Body>>,
 }
 
 /// A change of one session that writes nothing to its logs.
@@ -46,7 +53,7 @@ type ApplyChange =
 /// An answer that is given once the commit has returned. A refusal waits as well: it may be due to
 /// something that is not durable yet.
 pub(super) enum Answer {
-    Append(Reply<Appended, Failure<AppendRefused>>, Result<Appended, Failure<AppendRefused>>),
+    Append(Reply<AppendDone, Failure<AppendRefused>>, Result<AppendDone, Failure<AppendRefused>>),
     Enter(Reply<Entered, Failure<EnterRefused>>, Result<Entered, Failure<EnterRefused>>),
     Other(Box<dyn FnOnce(Result<(), Unavailable>) + Send + 'static>),
 }

@@ -177,10 +177,10 @@ pub(super) fn use_wal(db: &Connection) -> rusqlite::Result<()> {
     })
 }
 
-/// How much of the write-ahead log is in use.
-pub(super) fn wal_bytes(db: &Connection) -> rusqlite::Result<u64> {
-    let frames: i64 = db.query_row("PRAGMA wal_checkpoint(NOOP)", [], |row| row.get(1))?;
-    Ok(frames.max(0) as u64 * u64::from(limits::PAGE_BYTES))
+/// How many pages the write-ahead log holds.
+pub(super) fn wal_pages(db: &Connection) -> rusqlite::Result<u64> {
+    let pages: i64 = db.query_row("PRAGMA wal_checkpoint(NOOP)", [], |row| row.get(1))?;
+    Ok(pages.max(0) as u64)
 }
 
 /// Which store the database is.

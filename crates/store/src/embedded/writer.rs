@@ -57,6 +57,10 @@ pub(super) struct Writer {
     pub(super) under_way: Option<Aftermath>,
     /// Requests for sessions that it has changed.
     pub(super) put_off: VecDeque<Request>,
+    /// Those whose time has come.
+    pub(super) come_back: VecDeque<Request>,
+    /// Whether the database has more to tidy up than a commit does by the way.
+    pub(super) untidy: bool,
     /// Sessions that opening alone has changed; their rows are written by and by.
     pub(super) unwritten: Vec<Arc<Slot>>,
     /// How many requests are in line if everybody who was answered comes back at once.
@@ -92,19 +96,17 @@ impl Writer {
                 return Ok(End::Dropped);
             }
             self.apply_batch(&mut backlog);
-            if self.under_way.is_some() {
+            if self.under_way.is_none() {
+                self.finish_batch(taken == Taken::Nothing)?;
+            } else {
                 // If there is a backlog still, the batch can't take it.
                 self.look_after_commit(!backlog.is_empty())?;
-            } else {
-                self.finish_batch(taken == Taken::Nothing)?;
             }
-            if self.under_way.is_none() {
-                while let Some(request) = self.put_off.pop_back() {
-                    backlog.push_front(request);
-                }
-                if !self.closing.is_empty() {
-                    return Ok(End::Closed);
-                }
+            while let Some(request) = self.come_back.pop_back() {
+                backlog.push_front(request);
+            }
+            if self.under_way.is_none() && !self.closing.is_empty() {
+                return Ok(End::Closed);
             }
         }
     }
@@ -114,7 +116,7 @@ impl Writer {
         if self.under_way.is_some() {
             return Wait::ForCommit;
         }
-        let untidy = self.journal.wants_commit() || self.committer.database().wants_commit();
+        let untidy = self.journal.wants_commit() || self.untidy;
         Wait::ForRequests { expected: self.expected, patience: untidy.then_some(limits::PATIENCE) }
     }
 
@@ -151,9 +153,9 @@ impl Writer {
             return self.begin_commit();
         }
         if tidy_up || self.batch.must_commit() {
-            let (commit, aftermath) = self.prepare()?;
-            self.committer.database().commit(&commit)?;
-            self.reuse(commit);
+            let (mut commit, aftermath) = self.prepare()?;
+            self.committer.database().make(&mut commit)?;
+            self.take_back(commit);
             self.publish(aftermath);
             self.committer.database().checkpoint_if_due()
         } else {
@@ -178,8 +180,9 @@ impl Writer {
         if self.batch.requests() >= limits::LARGE_COMMIT {
             self.begin_commit()?;
         }
-        self.reuse(commit);
+        self.take_back(commit);
         done.into_iter().for_each(|aftermath| self.publish(aftermath));
+        self.come_back.append(&mut self.put_off);
         Ok(())
     }
 
@@ -207,11 +210,14 @@ impl Writer {
         });
         let batch = mem::replace(&mut self.batch, Batch::new(number + 1, &self.ledger));
         let Batch { records, rows, deleted, audit, aftermath, .. } = batch;
-        Ok((Commit { number, records, delete_up_to, deleted, rows, audit }, aftermath))
+        let commit =
+            Commit { number, records, delete_up_to, deleted, rows, audit, left_untidy: false };
+        Ok((commit, aftermath))
     }
 
-    /// Takes the buffer of a commit that is done for the next one.
-    fn reuse(&mut self, commit: Commit) {
+    /// Takes what a commit that is done leaves: its buffer serves the next one.
+    fn take_back(&mut self, commit: Commit) {
+        self.untidy = commit.left_untidy;
         let mut records: Records = commit.records;
         if self.batch.records.len() == 0 {
             records.clear();
