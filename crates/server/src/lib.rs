@@ -38,11 +38,13 @@
 //! # }
 //! ```
 
+mod access;
 mod agent;
 mod attachment;
 mod clock;
 mod driver;
 mod error;
+pub mod event;
 mod hook;
 mod lane;
 mod random;
@@ -56,6 +58,7 @@ pub use rejoin_core as core;
 /// Where sessions are kept: [`rejoin_store`].
 pub use rejoin_store as store;
 
+pub use access::{Authenticate, Caller, Open, Unauthorized};
 pub use agent::{Agent, Seat, Start};
 pub use attachment::{Attachment, Told};
 pub use clock::Clock;
