@@ -10,7 +10,7 @@ use rejoin_store::Failure;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::driver::Command;
-use crate::error::Gone;
+use crate::error::{EndError, Gone};
 
 /// Tells that may wait for a transport. A page of events is one, and no second page is read before
 /// the first was taken; the rest are heartbeats and notices, of which a client that lives never lets
@@ -29,16 +29,23 @@ pub enum Told {
 /// A client's attachment to a session. Dropping it parks the session, if no other client is attached.
 #[derive(Debug)]
 pub struct Attachment {
+    pub(crate) told: mpsc::Receiver<Told>,
+    pub(crate) line: Line,
+}
+
+/// The way from a client to its session's driver. Cheap to clone; what is sent once the attachment is
+/// over has no effect.
+#[derive(Clone, Debug)]
+pub struct Line {
     pub(crate) id: AttachmentId,
     pub(crate) session: SessionId,
-    pub(crate) told: mpsc::Receiver<Told>,
     pub(crate) driver: mpsc::Sender<Command>,
 }
 
 impl Attachment {
-    /// The session it is attached to.
-    pub fn session(&self) -> &SessionId {
-        &self.session
+    /// The way to say something while waiting for what comes.
+    pub fn line(&self) -> &Line {
+        &self.line
     }
 
     /// What the client is to be told next; nothing once the attachment is over.
@@ -49,6 +56,21 @@ impl Attachment {
     /// How many things it is to be told wait to be taken.
     pub fn waiting(&self) -> usize {
         self.told.len()
+    }
+}
+
+impl std::ops::Deref for Attachment {
+    type Target = Line;
+
+    fn deref(&self) -> &Line {
+        &self.line
+    }
+}
+
+impl Line {
+    /// The session it leads to.
+    pub fn session(&self) -> &SessionId {
+        &self.session
     }
 
     /// Says that the client's socket has taken everything it was told.
@@ -86,6 +108,14 @@ impl Attachment {
         answer.await.map_err(|_| crate::error::gone())?
     }
 
+    /// Ends the session; returns once that is durable. The attachment is told so and is over.
+    pub async fn end(&self) -> Result<(), EndError> {
+        let (reply, answer) = oneshot::channel();
+        let command = Command::End { by: self.id, reply };
+        self.driver.send(command).await.map_err(|_| crate::error::gone())?;
+        answer.await.map_err(|_| crate::error::gone())?
+    }
+
     async fn input(&self, input: Input) -> Result<(), Gone> {
         self.driver.send(Command::Input(input)).await.map_err(|_| Gone)
     }
@@ -95,7 +125,7 @@ impl Drop for Attachment {
     fn drop(&mut self) {
         // The driver notices the closed channel whenever it is awake; this wakes it. If its queue is
         // full it is awake.
-        let _ = self.driver.try_send(Command::Input(Input::Left { attachment: self.id }));
+        let _ = self.line.driver.try_send(Command::Input(Input::Left { attachment: self.line.id }));
     }
 }
 

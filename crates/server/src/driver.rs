@@ -7,6 +7,7 @@ mod seat;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -26,7 +27,7 @@ use tokio::time::sleep_until;
 use self::seat::{Leased, SeatKeeper};
 use crate::agent::Start;
 use crate::attachment::{Outgoing, Told};
-use crate::error::PublishError;
+use crate::error::{EndError, PublishError};
 use crate::lane::{Call, Lane};
 use crate::shared::Shared;
 
@@ -47,6 +48,10 @@ pub(crate) enum Command {
     Input(Input),
     /// Enter a message.
     Enter(Outgoing),
+    /// End the session, because a client wants it.
+    End { by: AttachmentId, reply: oneshot::Sender<Result<(), EndError>> },
+    /// Cut whoever is attached off without a word; says whether anybody was.
+    Cut { reply: oneshot::Sender<bool> },
     /// Publish.
     Publish {
         publication: Box<Publication>,
@@ -123,6 +128,8 @@ struct Driver {
     /// Reads, in any order.
     reads: FuturesUnordered<Call<Done>>,
     seat: SeatKeeper,
+    /// Counted in [`Shared::working`] while there is something that a stop would interrupt.
+    at_work: AtWork,
 }
 
 impl Driver {
@@ -132,6 +139,7 @@ impl Driver {
         commands: mpsc::Receiver<Command>,
         handle: mpsc::Sender<Command>,
     ) -> Self {
+        let at_work = AtWork { shared: Arc::clone(&shared), counted: false };
         Self {
             id: record.id().clone(),
             stop: shared.stop.subscribe(),
@@ -146,6 +154,7 @@ impl Driver {
             agent_lane: Lane::new(),
             reads: FuturesUnordered::new(),
             seat: SeatKeeper::new(handle),
+            at_work,
         }
     }
 
@@ -154,6 +163,7 @@ impl Driver {
             self.notice_gone();
             self.carry_out_all();
             self.look_after_agent();
+            self.at_work.set(self.has_work_here() || self.session.awaits_store());
             if self.shared.is_stopping() {
                 break self.finish().await;
             }
@@ -287,6 +297,13 @@ impl Driver {
                 self.entering.insert(ticket, reply);
                 Done::Happened(Input::Message(Box::new(message)))
             }
+            Command::End { by, reply } => self.end(by, reply),
+            Command::Cut { reply } => {
+                let attached = self.outlets.keys().copied().collect::<Vec<_>>();
+                let _ = reply.send(!attached.is_empty());
+                attached.into_iter().for_each(|attachment| self.handle(Input::Left { attachment }));
+                Done::Nothing
+            }
             Command::Publish { publication, sitting, reply } => {
                 let ticket = self.next_ticket();
                 self.publishing.insert(ticket, reply);
@@ -298,6 +315,29 @@ impl Driver {
     fn next_ticket(&mut self) -> Ticket {
         self.last_ticket += 1;
         Ticket(self.last_ticket)
+    }
+}
+
+/// Whether this driver is counted among those at work.
+struct AtWork {
+    shared: Arc<Shared>,
+    counted: bool,
+}
+
+impl AtWork {
+    fn set(&mut self, at_work: bool) {
+        match (self.counted, at_work) {
+            (false, true) => self.shared.working.fetch_add(1, Ordering::Relaxed),
+            (true, false) => self.shared.working.fetch_sub(1, Ordering::Relaxed),
+            (false, false) | (true, true) => return,
+        };
+        self.counted = at_work;
+    }
+}
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        self.set(false);
     }
 }
 

@@ -43,6 +43,7 @@ mod agent;
 mod attachment;
 mod clock;
 mod driver;
+mod entry;
 mod error;
 pub mod event;
 mod hook;
@@ -52,6 +53,7 @@ mod reaper;
 mod sessions;
 mod shared;
 mod tasks;
+mod watch;
 
 /// The rules: [`rejoin_core`].
 pub use rejoin_core as core;
@@ -60,8 +62,10 @@ pub use rejoin_store as store;
 
 pub use access::{Authenticate, Caller, Open, Unauthorized};
 pub use agent::{Agent, Seat, Start};
-pub use attachment::{Attachment, Told};
+pub use attachment::{Attachment, Line, Told};
 pub use clock::Clock;
+pub use entry::EntryBody;
 pub use error::{AttachError, CreateError, EndError, Gone, PublishError};
 pub use hook::{CleanedUp, Cleanup, SessionHook};
 pub use sessions::{Builder, Client, ServerSettings, Sessions};
+pub use watch::Watch;

@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -13,20 +13,22 @@ use rejoin_core::record::{About, Ending, Kind, Record, Transport};
 use rejoin_core::resume::Asked;
 use rejoin_core::session::{AttachRequest, Input, Publication, Published, Settings};
 use rejoin_core::state::{
-    Attach, AttachRefused, Create, End, EnterRefused, Entered, Takeover, TokenUse,
+    Attach, AttachRefused, Create, End, EnterRefused, Entered, Restore, RestoreRefused, Takeover,
+    TokenUse,
 };
 use rejoin_core::{Epoch, LogId, Principal, ProcessId, SessionId};
 use rejoin_store::{Failure, Query, Store, Unavailable};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use crate::agent::Agent;
-use crate::attachment::{Attachment, Outgoing, WAITING_TELLS};
+use crate::attachment::{Attachment, Line, Outgoing, WAITING_TELLS};
 use crate::clock::Clock;
 use crate::driver::Command;
 use crate::error::{AttachError, CreateError, EndError, PublishError};
 use crate::hook::{Claims, SessionHook};
 use crate::shared::{Drivers, Shared};
 use crate::tasks::Tasks;
+use crate::watch::{Watch, Watches};
 use crate::{random, reaper};
 
 /// How long drivers, agents and hooks have to end when the server is closed.
@@ -144,6 +146,8 @@ impl Builder {
             stop: watch::Sender::new(false),
             drivers: Drivers::default(),
             last_attachment: AtomicU64::new(0),
+            watches: Watches::default(),
+            working: AtomicUsize::new(0),
         });
         shared.tasks.spawn(reaper::run(Arc::clone(&shared)));
         let last = Arc::new(StopWhenDropped(Arc::clone(&shared)));
@@ -165,8 +169,19 @@ impl Sessions {
         kind: Kind,
         client: &str,
     ) -> Result<Record, CreateError> {
+        self.create_named(SessionId::from_random(random::bytes()?), principal, kind, client).await
+    }
+
+    /// Makes a session under an id that its client has chosen.
+    pub async fn create_named(
+        &self,
+        id: SessionId,
+        principal: &Principal,
+        kind: Kind,
+        client: &str,
+    ) -> Result<Record, CreateError> {
         let about = About {
-            id: SessionId::from_random(random::bytes()?),
+            id,
             principal: principal.clone(),
             kind,
             client: client.into(),
@@ -212,7 +227,8 @@ impl Sessions {
         let request = Box::new(AttachRequest { attachment, attach, asked: client.asked });
         let (outlet, told) = mpsc::channel(WAITING_TELLS);
         let driver = self.shared.ask(id, Command::Attach { request, outlet }).await?;
-        Ok(Attachment { id: attachment, session: id.clone(), told, driver })
+        let line = Line { id: attachment, session: id.clone(), driver };
+        Ok(Attachment { told, line })
     }
 
     /// Publishes into a session's out log, on behalf of its agent; returns once it is durable.
@@ -257,9 +273,56 @@ impl Sessions {
         self.shared.end(id, end).await
     }
 
+    /// Goes on from a snapshot. The session that it was taken of ends where it still lived: whoever is
+    /// attached there is told, its agent stops.
+    pub async fn restore(&self, restore: Restore<Body>) -> Result<Record, Failure<RestoreRefused>> {
+        let (from, now) = (restore.from.clone(), restore.now);
+        let forget_at = now + restore.remember_for;
+        let record = self.shared.store.restore(restore).await?;
+        self.shared.deadline_set(record.expires_at.min(forget_at));
+        if from != *record.id() {
+            self.shared.tell_ended(&from).await;
+        }
+        Ok(record)
+    }
+
+    /// Cuts the connection of a session's client, as a network might, and keeps the session. Says
+    /// whether there was one.
+    pub async fn cut(&self, id: &SessionId) -> bool {
+        let Some(driver) = self.shared.drivers.get(id) else { return false };
+        let (reply, answer) = oneshot::channel();
+        let asked = driver.send(Command::Cut { reply }).await;
+        asked.is_ok() && answer.await.unwrap_or(false)
+    }
+
+    /// Is told whenever a session has new events, or has ended, in this process.
+    pub fn watch(&self, id: &SessionId) -> Watch {
+        self.shared.watches.watch(id)
+    }
+
+    /// The store behind them, for what needs no driver.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.shared.store
+    }
+
+    /// The time line they live on.
+    pub fn clock(&self) -> &Clock {
+        &self.shared.clock
+    }
+
+    /// How they are treated.
+    pub fn settings(&self) -> &ServerSettings {
+        &self.shared.settings
+    }
+
     /// How many sessions are live in this process.
     pub fn live(&self) -> usize {
         self.shared.drivers.len()
+    }
+
+    /// How many of them have an agent at work, or something on its way to the store.
+    pub fn working(&self) -> usize {
+        self.shared.working.load(Ordering::Relaxed)
     }
 
     /// Looks after agents of sessions that had work under way when the server stopped, until all of

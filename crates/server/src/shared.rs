@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rejoin_core::record::Record;
@@ -20,6 +20,7 @@ use crate::hook::{Claims, SessionHook};
 use crate::reaper;
 use crate::sessions::ServerSettings;
 use crate::tasks::Tasks;
+use crate::watch::Watches;
 
 pub(crate) struct Shared {
     pub(crate) store: Arc<dyn Store>,
@@ -36,6 +37,10 @@ pub(crate) struct Shared {
     pub(crate) stop: watch::Sender<bool>,
     pub(crate) drivers: Drivers,
     pub(crate) last_attachment: AtomicU64,
+    /// Who waits for new events without being attached.
+    pub(crate) watches: Watches,
+    /// Drivers with an agent at work or something on its way to the store.
+    pub(crate) working: AtomicUsize,
 }
 
 /// The driver of each live session.
@@ -108,11 +113,16 @@ impl Shared {
         let forget_at = end.now + end.remember_for;
         let record = self.store.end(id, end).await?;
         self.deadline_set(forget_at);
-        let driver = self.drivers.lock().get(id).cloned();
-        if let Some(driver) = driver {
+        self.tell_ended(id).await;
+        Ok(record)
+    }
+
+    /// Tells a session's driver, if it has one, and whoever watches that it has ended.
+    pub(crate) async fn tell_ended(&self, id: &SessionId) {
+        if let Some(driver) = self.drivers.get(id) {
             let _ = driver.send(Command::Input(Input::Ended { by: None })).await;
         }
-        Ok(record)
+        self.watches.stir(id);
     }
 
     /// A session's time comes at `at`. The reaper is woken only if it would sleep past that: a storm
@@ -158,6 +168,10 @@ impl Drivers {
         if drivers.get(id).is_some_and(mpsc::Sender::is_closed) {
             drivers.remove(id);
         }
+    }
+
+    pub(crate) fn get(&self, id: &SessionId) -> Option<mpsc::Sender<Command>> {
+        self.lock().get(id).cloned()
     }
 
     pub(crate) fn all(&self) -> Vec<mpsc::Sender<Command>> {

@@ -11,11 +11,12 @@ use rejoin_core::state::{
 use rejoin_core::{AttachmentId, SessionId};
 use rejoin_store::{Body, Failure, PageLimit, Unavailable};
 use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use super::{Done, Driver};
 use crate::attachment::Told;
-use crate::error::{append_refused, flatten};
+use crate::error::{EndError, append_refused, flatten};
 use crate::hook::Cleanup;
 use crate::shared::Shared;
 
@@ -137,10 +138,41 @@ impl Driver {
                 Ok(Err(refused @ AppendRefused::NotAtHead { .. })) => {
                     Done::Failed(Unavailable(Arc::from(refused.to_string())))
                 }
-                Ok(answer) => Done::Happened(Input::Appended(answer)),
+                Ok(answer) => {
+                    shared.watches.stir(&id);
+                    Done::Happened(Input::Appended(answer))
+                }
                 Err(unavailable) => Done::Failed(unavailable),
             }
         });
+    }
+
+    /// Ends the session because a client wants it: it stays connected, everybody else is closed.
+    pub(super) fn end(
+        &mut self,
+        by: AttachmentId,
+        reply: oneshot::Sender<Result<(), EndError>>,
+    ) -> Done {
+        let (shared, id) = (Arc::clone(&self.shared), self.id.clone());
+        self.client_lane.push(async move {
+            let now = shared.clock.now();
+            let remember_for = shared.settings.remember_for();
+            let ending = Ending::Closed;
+            let end = End { ending, only_parked: None, only_due: false, remember_for, now };
+            let answer = shared.store.end(&id, end).await;
+            let done = match &answer {
+                Ok(_) => {
+                    shared.deadline_set(now + remember_for);
+                    shared.watches.stir(&id);
+                    Done::Happened(Input::Ended { by: Some(by) })
+                }
+                Err(Failure::Refused(_) | Failure::NotFound) => Done::Nothing,
+                Err(Failure::Unavailable(unavailable)) => Done::Failed(unavailable.clone()),
+            };
+            let _ = reply.send(answer.map(drop));
+            done
+        });
+        Done::Nothing
     }
 
     /// The work is done and nobody is there: the policy has its say, unless the hook has had its own.
