@@ -50,6 +50,7 @@ mod hook;
 mod lane;
 mod random;
 mod reaper;
+pub mod service;
 mod sessions;
 mod shared;
 mod tasks;

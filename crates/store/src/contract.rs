@@ -51,6 +51,9 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Sessions in the order of their ids, from after `query.after`.
     async fn sessions(&self, query: &Query) -> Result<Vec<Record>, Unavailable>;
 
+    /// How many sessions go on: all, or those of one principal.
+    async fn count(&self, principal: Option<&Principal>) -> Result<usize, Unavailable>;
+
     /// Sessions whose time has come by `now` (see [`Record::due_at`]), soonest first, and when the
     /// next one's will.
     async fn due(&self, now: Timestamp, limit: usize) -> Result<Due, Unavailable>;

@@ -14,7 +14,7 @@ use rejoin_core::state::{
     Renew, RenewRefused, Renewed, Restore, RestoreRefused, Restored, SessionOver, SessionState,
     Stale, TakeLease,
 };
-use rejoin_core::{InSeq, Seq, SessionId, Term, Timestamp};
+use rejoin_core::{InSeq, Principal, Seq, SessionId, Term, Timestamp};
 
 use crate::audit::{AuditPage, AuditQuery, AuditRecord};
 use crate::contract::{
@@ -131,6 +131,15 @@ impl Store for MemoryStore {
             owned && (!query.active_only || session.vitals.status == Status::Active)
         });
         Ok(wanted.take(query.limit).map(SessionState::record).collect())
+    }
+
+    async fn count(&self, principal: Option<&Principal>) -> Result<usize, Unavailable> {
+        let inner = self.lock()?;
+        let counted = inner.sessions.values().filter(|session| {
+            let owned = principal.is_none_or(|p| *p == session.about.principal);
+            owned && session.vitals.status == Status::Active
+        });
+        Ok(counted.count())
     }
 
     async fn due(&self, now: Timestamp, limit: usize) -> Result<Due, Unavailable> {

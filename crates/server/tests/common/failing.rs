@@ -11,7 +11,7 @@ use rejoin::core::state::{
     Detach, End, EndRefused, Enter, EnterRefused, Entered, Keep, LeaseHeld, NewToken, Renew,
     RenewRefused, Renewed, Restore, RestoreRefused, SessionOver, Stale, TakeLease,
 };
-use rejoin::core::{InSeq, Seq, SessionId, Term, Timestamp};
+use rejoin::core::{InSeq, Principal, Seq, SessionId, Term, Timestamp};
 use rejoin::store::audit::{AuditPage, AuditQuery, AuditRecord};
 use rejoin::store::{
     Body, CreateRefused, Due, Failure, MemoryStore, Page, PageLimit, Query, Store, StoredEntry,
@@ -108,6 +108,10 @@ impl Store for FailingStore {
     async fn sessions(&self, query: &Query) -> Result<Vec<Record>, Unavailable> {
         self.works()?;
         self.inner.sessions(query).await
+    }
+    async fn count(&self, principal: Option<&Principal>) -> Result<usize, Unavailable> {
+        self.works()?;
+        self.inner.count(principal).await
     }
     async fn due(&self, now: Timestamp, limit: usize) -> Result<Due, Unavailable> {
         self.works()?;

@@ -56,7 +56,7 @@ use rejoin_core::state::{
     RenewRefused, Renewed, Restore, RestoreRefused, SessionOver, SessionState, Stale, TakeLease,
     TokenFault,
 };
-use rejoin_core::{InSeq, Seq, SessionId, Term, Timestamp};
+use rejoin_core::{InSeq, Principal, Seq, SessionId, Term, Timestamp};
 use tokio::sync::oneshot;
 
 pub use self::error::{Damage, OpenError};
@@ -210,6 +210,13 @@ impl Store for EmbeddedStore {
     async fn sessions(&self, query: &Query) -> Result<Vec<Record>, Unavailable> {
         self.shared.check_open()?;
         Ok(self.shared.index.list(query))
+    }
+
+    async fn count(&self, principal: Option<&Principal>) -> Result<usize, Unavailable> {
+        self.shared.check_open()?;
+        let principal = principal.cloned();
+        let query = Query { principal, active_only: true, after: None, limit: usize::MAX };
+        Ok(self.shared.index.list(&query).len())
     }
 
     async fn due(&self, now: Timestamp, limit: usize) -> Result<Due, Unavailable> {

@@ -1,0 +1,267 @@
+//! What transports ask for on behalf of a caller. Whoever comes in over WebSocket, HTTP or MCP comes
+//! through here, so every check of who may do what is made here, on every operation, and no transport
+//! can forget one.
+//!
+//! | file | concern |
+//! |---|---|
+//! | `reconnect.rs` | coming back: tokens, attempts, the audit trail |
+//! | `state.rs` | exporting a sealed state and going on from one |
+//! | `speak.rs` | messages, events, observers |
+//! | `denial.rs` | why not, and what the caller is told |
+//! | `rate.rs` | how often |
+
+mod denial;
+mod rate;
+mod reconnect;
+mod speak;
+mod state;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rejoin_core::keys::KeyRing;
+use rejoin_core::record::{Ending, Kind, Record, Status, Transport};
+use rejoin_core::{SessionId, Timestamp};
+use rejoin_store::Query;
+
+pub use denial::{Denial, StateProblem, TokenProblem};
+pub use reconnect::{Admission, Issued, Joined, Renewal};
+pub use speak::{Health, Observed};
+pub use state::{Exported, Include, RestoreRequest, Restored};
+
+use self::reconnect::Attempts;
+use crate::access::Caller;
+use crate::sessions::Sessions;
+
+/// How the service treats its callers.
+#[derive(Clone, Debug)]
+pub struct ServiceSettings {
+    /// The largest sealed state.
+    pub max_state_bytes: usize,
+    /// Sessions of the whole server.
+    pub max_sessions: usize,
+    /// Sessions of one principal.
+    pub max_sessions_per_principal: usize,
+    /// Whether clients may choose the ids of their sessions.
+    pub client_session_ids: bool,
+}
+
+impl Default for ServiceSettings {
+    fn default() -> Self {
+        Self {
+            max_state_bytes: 512 * 1024,
+            max_sessions: 100_000,
+            max_sessions_per_principal: 10_000,
+            client_session_ids: false,
+        }
+    }
+}
+
+/// Gives the keys that are in force at the moment.
+pub type Keys = Arc<dyn Fn() -> Arc<KeyRing> + Send + Sync>;
+
+/// A caller, and how it came.
+#[derive(Clone, Debug)]
+pub struct Visitor {
+    /// Who it is.
+    pub caller: Caller,
+    /// From where.
+    pub address: Option<IpAddr>,
+    /// Over what, as the audit trail spells it: `websocket`, `http`, …
+    pub over: &'static str,
+}
+
+/// What transports ask for. Cheap to clone.
+#[derive(Clone)]
+pub struct Service {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    sessions: Sessions,
+    keys: Keys,
+    settings: ServiceSettings,
+    attempts: Attempts,
+    draining: AtomicBool,
+    started: Timestamp,
+}
+
+impl Service {
+    /// A service for these sessions. Must be made inside the runtime that serves them.
+    pub fn new(sessions: Sessions, keys: Keys, settings: ServiceSettings) -> Self {
+        let started = sessions.clock().now();
+        let (attempts, draining) = (Attempts::default(), AtomicBool::new(false));
+        let inner = Inner { sessions, keys, settings, attempts, draining, started };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// The sessions behind it.
+    pub fn sessions(&self) -> &Sessions {
+        &self.inner.sessions
+    }
+
+    /// How it treats its callers.
+    pub fn settings(&self) -> &ServiceSettings {
+        &self.inner.settings
+    }
+
+    /// Now.
+    pub fn now(&self) -> Timestamp {
+        self.inner.sessions.clock().now()
+    }
+
+    /// How long it has been running.
+    pub fn uptime(&self) -> Duration {
+        self.now().since(self.inner.started)
+    }
+
+    /// From now on nothing new is begun: the server is going down.
+    pub fn stop_admitting(&self) {
+        self.inner.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the server is going down.
+    pub fn is_draining(&self) -> bool {
+        self.inner.draining.load(Ordering::Relaxed)
+    }
+
+    /// Makes a session for the caller.
+    pub async fn create(
+        &self,
+        visitor: &Visitor,
+        kind: Kind,
+        client: &str,
+        name: Option<&str>,
+    ) -> Result<Record, Denial> {
+        self.check_room(visitor).await?;
+        let (sessions, principal) = (self.sessions(), &visitor.caller.principal);
+        let record = match name.filter(|_| self.inner.settings.client_session_ids) {
+            Some(name) => {
+                let id = chosen_id(name)?;
+                let made = sessions.create_named(id, principal, kind, client).await;
+                made.map_err(|failure| match failure {
+                    rejoin_store::Failure::Unavailable(_) => Denial::Unavailable,
+                    rejoin_store::Failure::NotFound | rejoin_store::Failure::Refused(_) => {
+                        Denial::IdInvalid("that session id is taken".into())
+                    }
+                })?
+            }
+            None => sessions
+                .create(principal, kind, client)
+                .await
+                .map_err(|_| Denial::Unavailable)?,
+        };
+        Ok(record)
+    }
+
+    /// A session that the caller may use: its own, or any for an administrator. Also an ended one that
+    /// is remembered.
+    pub async fn session(&self, visitor: &Visitor, id: &SessionId) -> Result<Record, Denial> {
+        let record = self.sessions().store().session(id).await?.ok_or(Denial::NotFound)?;
+        let caller = &visitor.caller;
+        let own = record.about.principal == caller.principal;
+        if own || caller.admin { Ok(record) } else { Err(Denial::NotFound) }
+    }
+
+    /// The same, if it is attached or parked.
+    pub async fn active(&self, visitor: &Visitor, id: &SessionId) -> Result<Record, Denial> {
+        let record = self.session(visitor, id).await?;
+        match ending(&record, self.now()) {
+            Some(ending) => Err(Denial::Ended(ending)),
+            None => Ok(record),
+        }
+    }
+
+    /// Sessions that the caller may see, in the order of their ids.
+    pub async fn list(&self, visitor: &Visitor, mut query: Query) -> Result<Vec<Record>, Denial> {
+        if !visitor.caller.admin {
+            query.principal = Some(visitor.caller.principal.clone());
+        }
+        Ok(self.sessions().list(&query).await?)
+    }
+
+    /// Ends a session.
+    pub async fn end(&self, visitor: &Visitor, id: &SessionId) -> Result<Record, Denial> {
+        self.active(visitor, id).await?;
+        Ok(self.sessions().end(id).await?)
+    }
+
+    /// Cuts a session's connection and keeps the session; says whether there was one.
+    pub async fn cut(&self, visitor: &Visitor, id: &SessionId) -> Result<bool, Denial> {
+        self.active(visitor, id).await?;
+        Ok(self.sessions().cut(id).await)
+    }
+
+    fn keys(&self) -> Arc<KeyRing> {
+        (self.inner.keys)()
+    }
+
+    /// Refuses what would be new while the server goes down or is full.
+    async fn check_room(&self, visitor: &Visitor) -> Result<(), Denial> {
+        if self.is_draining() {
+            return Err(busy("The server is going down and will be back"));
+        }
+        let (store, settings) = (self.sessions().store(), &self.inner.settings);
+        if store.count(None).await? >= settings.max_sessions {
+            return Err(busy("The server has as many sessions as it may (max_sessions)"));
+        }
+        let own = store.count(Some(&visitor.caller.principal)).await?;
+        if own >= settings.max_sessions_per_principal {
+            return Err(busy(
+                "You have as many sessions as you may (max_sessions_per_principal); end some",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// How long a client waits that found the server full or going down. It adds jitter of its own.
+const RETRY_BUSY: Duration = Duration::from_secs(2);
+
+fn busy(why: &str) -> Denial {
+    Denial::Busy { why: why.into(), retry_after: RETRY_BUSY }
+}
+
+/// How a session ended, also if its time has run out and nobody has noticed yet.
+pub fn ending(record: &Record, now: Timestamp) -> Option<Ending> {
+    match &record.status {
+        Status::Ended { ending, .. } => Some(ending.clone()),
+        Status::Active => {
+            let due = record.attached.is_none() && record.expires_at <= now;
+            due.then_some(Ending::Expired)
+        }
+    }
+}
+
+/// The shortest id that a client may choose: guessing one must be hopeless.
+const MIN_CHOSEN_ID: usize = 22;
+
+fn chosen_id(name: &str) -> Result<SessionId, Denial> {
+    let wrong = || {
+        Denial::IdInvalid(
+            "a session id has 22 to 128 characters of A-Z a-z 0-9 . _ ~ and -".into(),
+        )
+    };
+    if name.len() < MIN_CHOSEN_ID {
+        return Err(wrong());
+    }
+    SessionId::parse(name).map_err(|_| wrong())
+}
+
+/// How the audit trail spells a transport.
+pub(crate) fn transport_word(transport: Transport) -> &'static str {
+    match transport {
+        Transport::WebSocket => "websocket",
+        Transport::StreamableHttp => "mcp",
+        Transport::Sse => "sse",
+        Transport::Local => "local",
+    }
+}
+
+impl std::fmt::Debug for Service {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Service").field("settings", &self.inner.settings).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,345 @@
+//! Coming back to a session. Who it is and what it brought is checked before anything is looked up,
+//! every attempt counts against a budget and leaves one audit record with its true reason.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use rejoin_core::codes::Reason;
+use rejoin_core::record::{Record, Transport};
+use rejoin_core::resume::Asked;
+use rejoin_core::session::{Confirmed, Tell};
+use rejoin_core::state::{NewToken, Renew, TokenUse, UsedToken};
+use rejoin_core::token::{self, Claims, Grant, TokenRefusal};
+use rejoin_core::{Principal, SessionId, Timestamp};
+use rejoin_store::Unavailable;
+use rejoin_store::audit::AuditRecord;
+
+use super::rate::Rate;
+use super::{Denial, Service, TokenProblem, Visitor, transport_word};
+use crate::attachment::{Attachment, Told};
+use crate::random;
+use crate::sessions::Client;
+
+/// The budgets of attempts.
+#[derive(Debug)]
+pub(super) struct Attempts {
+    session_failures: Rate<SessionId>,
+    session_successes: Rate<SessionId>,
+    principal_failures: Rate<Principal>,
+    address_failures: Rate<IpAddr>,
+}
+
+impl Default for Attempts {
+    fn default() -> Self {
+        Self {
+            session_failures: Rate::per_minute(10),
+            session_successes: Rate::per_minute(60),
+            principal_failures: Rate::per_minute(30),
+            address_failures: Rate::per_minute(30),
+        }
+    }
+}
+
+impl Attempts {
+    /// Counts a failure; says how long to wait once a budget of failures is spent.
+    fn failed(&self, visitor: &Visitor, id: &SessionId, now: Timestamp) -> Result<(), Duration> {
+        let by_session = self.session_failures.take(id.clone(), now);
+        let by_principal = self.principal_failures.take(visitor.caller.principal.clone(), now);
+        let by_address =
+            visitor.address.map_or(Ok(()), |address| self.address_failures.take(address, now));
+        by_session.and(by_principal).and(by_address)
+    }
+}
+
+/// The longest between making a token's successor and storing it; a store slower than that costs the
+/// client a token, not its session.
+const MADE_BEFORE_USE: Duration = Duration::from_secs(30);
+
+/// What a client brings to come back.
+#[derive(Clone, Debug, Default)]
+pub struct Admission {
+    /// Where it wants to go on.
+    pub asked: Asked,
+    /// The reconnect token it brought.
+    pub token: Option<String>,
+}
+
+/// A client is attached again: everything that its transport tells it first.
+#[derive(Debug)]
+pub struct Joined {
+    /// The attachment, of which the confirmation has been taken out.
+    pub attachment: Attachment,
+    /// The confirmation.
+    pub confirmed: Box<Confirmed>,
+    /// The next reconnect token.
+    pub token: Issued,
+}
+
+/// A reconnect token for a client.
+#[derive(Clone, Debug)]
+pub struct Issued {
+    /// The token.
+    pub token: token::Token,
+    /// When it ceases to be good.
+    pub expires_at: Timestamp,
+}
+
+/// A session was renewed by a token, without attaching.
+#[derive(Debug)]
+pub struct Renewal {
+    /// The session.
+    pub record: Record,
+    /// The next token.
+    pub token: Issued,
+}
+
+/// A token that was presented and can be judged by its text.
+struct Presented {
+    text: String,
+    claims: Claims,
+}
+
+impl Service {
+    /// Attaches the caller to a session that was made for it just now.
+    pub async fn join_new(
+        &self,
+        visitor: &Visitor,
+        id: &SessionId,
+        transport: Transport,
+    ) -> Result<Joined, Denial> {
+        self.attach(visitor, id, transport, None, None).await
+    }
+
+    /// Attaches the caller to a session of its own that was there before.
+    pub async fn join(
+        &self,
+        visitor: &Visitor,
+        id: &SessionId,
+        transport: Transport,
+        admission: Admission,
+    ) -> Result<Joined, Denial> {
+        let outcome = self.try_join(visitor, id, transport, admission).await;
+        self.conclude(visitor, id, "reconnect", outcome).await
+    }
+
+    async fn try_join(
+        &self,
+        visitor: &Visitor,
+        id: &SessionId,
+        transport: Transport,
+        admission: Admission,
+    ) -> Result<Joined, Denial> {
+        let now = self.now();
+        let Admission { asked, token } = admission;
+        let presented = match token.map(|text| self.judge(text, id, now)) {
+            None => None,
+            Some(Ok(presented)) => Some(presented),
+            // Merely late: as if it had brought none, unless it needs one.
+            Some(Err(TokenRefusal::Expired { otherwise_good: true })) => {
+                return self.join_late(visitor, id, transport, asked).await;
+            }
+            Some(Err(refusal)) => return Err(refusal.into()),
+        };
+        self.own(visitor, id).await?;
+        self.budget_success(id, now)?;
+        self.attach(visitor, id, transport, Some(asked), presented).await
+    }
+
+    /// With a token that has expired and is good otherwise.
+    async fn join_late(
+        &self,
+        visitor: &Visitor,
+        id: &SessionId,
+        transport: Transport,
+        asked: Asked,
+    ) -> Result<Joined, Denial> {
+        self.own(visitor, id).await?;
+        self.budget_success(id, self.now())?;
+        let joined = self.attach(visitor, id, transport, Some(asked), None).await;
+        joined.map_err(|denial| match denial {
+            Denial::AlreadyAttached => Denial::Token(TokenProblem::Expired),
+            other => other,
+        })
+    }
+
+    /// Renews a session by a token, without attaching.
+    pub async fn renew(
+        &self,
+        visitor: &Visitor,
+        id: &SessionId,
+        token: String,
+    ) -> Result<Renewal, Denial> {
+        let outcome = self.try_renew(visitor, id, token).await;
+        self.conclude(visitor, id, "reconnect", outcome).await
+    }
+
+    async fn try_renew(
+        &self,
+        visitor: &Visitor,
+        id: &SessionId,
+        token: String,
+    ) -> Result<Renewal, Denial> {
+        let now = self.now();
+        let presented = self.judge(token, id, now)?;
+        let record = self.own(visitor, id).await?;
+        self.budget_success(id, now)?;
+        let renew = Renew {
+            principal: visitor.caller.principal.clone(),
+            token: self.token_use(&presented, &record, now),
+            keep_for: self.sessions().settings().session.lifetime.session_ttl,
+            now,
+        };
+        let renewed = self.sessions().store().renew(id, renew).await?;
+        let token = self.successor(&presented, &renewed.token)?;
+        Ok(Renewal { record: renewed.record, token })
+    }
+
+    /// A new token for a session that the caller may use.
+    pub async fn issue_token(&self, visitor: &Visitor, id: &SessionId) -> Result<Issued, Denial> {
+        let record = self.active(visitor, id).await?;
+        self.issue(&record).await
+    }
+
+    /// A new token for the client that is attached to a session.
+    pub async fn issue(&self, record: &Record) -> Result<Issued, Denial> {
+        let (keys, now) = (self.keys(), self.now());
+        let grant = Grant {
+            session_id: record.id().clone(),
+            principal: record.about.principal.clone(),
+            generation: record.generation,
+            lifetime: self.sessions().settings().session.token_ttl,
+        };
+        let issued = token::issue(&keys, &grant, random::bytes()?, now);
+        let new = NewToken { hash: issued.hash, expires_at: issued.expires_at };
+        self.sessions().store().put_token(record.id(), new, now).await?;
+        Ok(Issued { token: issued.token, expires_at: issued.expires_at })
+    }
+
+    /// Attaches, and takes the confirmation out of what the client is told.
+    pub(super) async fn attach_to(
+        &self,
+        visitor: &Visitor,
+        id: &SessionId,
+        transport: Transport,
+        asked: Option<Asked>,
+        token: Option<TokenUse>,
+    ) -> Result<(Attachment, Box<Confirmed>), Denial> {
+        let principal = visitor.caller.principal.clone();
+        let client = Client { principal, transport, asked, token };
+        let mut attachment = self.sessions().attach(id, client).await?;
+        loop {
+            match attachment.next().await {
+                Some(Told::Tell(Tell::Confirmed(confirmed))) => return Ok((attachment, confirmed)),
+                Some(Told::Tell(Tell::Refused(refused))) => return Err(refused.into()),
+                Some(Told::Tell(Tell::Superseded)) => return Err(Denial::Superseded),
+                // A heartbeat may come before a slow store has answered.
+                Some(Told::Tell(_)) => {}
+                Some(Told::Leave(_)) | None => return Err(Denial::Unavailable),
+            }
+        }
+    }
+
+    async fn attach(
+        &self,
+        visitor: &Visitor,
+        id: &SessionId,
+        transport: Transport,
+        asked: Option<Asked>,
+        presented: Option<Presented>,
+    ) -> Result<Joined, Denial> {
+        let now = self.now();
+        let record = self.sessions().store().session(id).await?.ok_or(Denial::NotFound)?;
+        let token = presented.as_ref().map(|presented| self.token_use(presented, &record, now));
+        let (attachment, confirmed) = self.attach_to(visitor, id, transport, asked, token).await?;
+        let token = match (&presented, &confirmed.token) {
+            (Some(presented), Some(used)) => self.successor(presented, used)?,
+            (_, _) => self.issue(&confirmed.record).await?,
+        };
+        Ok(Joined { attachment, confirmed, token })
+    }
+
+    fn judge(&self, text: String, id: &SessionId, now: Timestamp) -> Result<Presented, TokenRefusal> {
+        let claims = token::verify(&self.keys(), &text, id, now)?;
+        Ok(Presented { text, claims })
+    }
+
+    /// A session of the caller's own. An administrator sees everybody's, but comes back to its own.
+    pub(super) async fn own(&self, visitor: &Visitor, id: &SessionId) -> Result<Record, Denial> {
+        let record = self.sessions().store().session(id).await?.ok_or(Denial::NotFound)?;
+        let own = record.about.principal == visitor.caller.principal;
+        if own { Ok(record) } else { Err(Denial::NotFound) }
+    }
+
+    fn budget_success(&self, id: &SessionId, now: Timestamp) -> Result<(), Denial> {
+        let budget = self.inner.attempts.session_successes.take(id.clone(), now);
+        budget.map_err(|retry_after| Denial::RateLimited { retry_after })
+    }
+
+    fn token_use(&self, presented: &Presented, record: &Record, now: Timestamp) -> TokenUse {
+        let Presented { text, claims } = presented;
+        let lifetime = self.sessions().settings().session.token_ttl;
+        let next = token::successor(&self.keys(), text, claims, record.generation, now, lifetime);
+        TokenUse {
+            hash: token::TokenHash::of(text),
+            successor: NewToken { hash: next.hash, expires_at: next.expires_at },
+            generation: record.generation,
+        }
+    }
+
+    /// The token that follows one that was used, made again from what the store knows of it. It was
+    /// made shortly before the use was stored, so maybe in the second before.
+    fn successor(&self, presented: &Presented, used: &UsedToken) -> Result<Issued, Denial> {
+        let Presented { text, claims } = presented;
+        let (keys, expected) = (self.keys(), &used.successor.hash);
+        let again = (0..=MADE_BEFORE_USE.as_secs()).find_map(|seconds| {
+            let made_at = Timestamp::from_millis(used.used_at.as_secs() * 1000)
+                - Duration::from_secs(seconds);
+            let lifetime = used.successor.expires_at.since(made_at);
+            let generation = used.generation;
+            token::successor_again(&keys, text, claims, generation, made_at, lifetime, expected)
+        });
+        // If there is none, the key that made it was retired within the ten seconds.
+        let issued = again.ok_or(Denial::Token(TokenProblem::Unknown))?;
+        Ok(Issued { token: issued.token, expires_at: issued.expires_at })
+    }
+
+    /// Ends an attempt: a failure counts, and every attempt is written down.
+    pub(super) async fn conclude<T>(
+        &self,
+        visitor: &Visitor,
+        id: &SessionId,
+        action: &'static str,
+        outcome: Result<T, Denial>,
+    ) -> Result<T, Denial> {
+        let now = self.now();
+        let outcome = outcome.map_err(|denial| match denial {
+            // Nobody's attempt at anything: these cost no budget.
+            Denial::Unavailable | Denial::Busy { .. } | Denial::RateLimited { .. } => denial,
+            _ => match self.inner.attempts.failed(visitor, id, now) {
+                Ok(()) => denial,
+                Err(retry_after) => Denial::RateLimited { retry_after },
+            },
+        });
+        let reason = outcome.as_ref().err().map_or(Reason::Reconnected, Denial::reason);
+        let record = AuditRecord {
+            at: now,
+            session_id: Some(id.clone()),
+            principal: visitor.caller.principal.clone(),
+            address: visitor.address.map(|address| address.to_string().into()),
+            transport: visitor.over.into(),
+            action: action.into(),
+            reason,
+        };
+        if let Err(Unavailable(why)) = self.sessions().store().audit(record).await {
+            tracing::error!(session = %id, %reason, why = &*why, "an attempt could not be audited");
+        }
+        outcome
+    }
+}
+
+impl Visitor {
+    /// A caller that comes over a connection that can be attached.
+    pub fn over(transport: Transport, caller: crate::Caller, address: Option<IpAddr>) -> Self {
+        Self { caller, address, over: transport_word(transport) }
+    }
+}
