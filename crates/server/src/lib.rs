@@ -55,6 +55,7 @@ mod sessions;
 mod shared;
 mod tasks;
 mod watch;
+pub mod web;
 
 /// The rules: [`rejoin_core`].
 pub use rejoin_core as core;

@@ -148,7 +148,8 @@ impl Denial {
                 "Session goes on in another one that was restored from it".into()
             }
             Self::AlreadyAttached => {
-                "Another connection is attached to the session; bring a reconnect token, or wait".into()
+                "Another connection is attached to the session; bring a reconnect token, or wait"
+                    .into()
             }
             Self::Token(TokenProblem::Expired) => "The reconnect token has expired".into(),
             Self::Token(TokenProblem::Reused) => {
@@ -165,7 +166,8 @@ impl Denial {
             }
             Self::State(StateProblem::Expired) => "State snapshot is too old".into(),
             Self::State(StateProblem::Superseded) => {
-                "The snapshot's session was ended, or went on without it; create a new session".into()
+                "The snapshot's session was ended, or went on without it; create a new session"
+                    .into()
             }
             Self::State(StateProblem::TooLarge) => {
                 "The state is larger than max_state_bytes".into()

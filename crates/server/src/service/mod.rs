@@ -148,10 +148,9 @@ impl Service {
                     }
                 })?
             }
-            None => sessions
-                .create(principal, kind, client)
-                .await
-                .map_err(|_| Denial::Unavailable)?,
+            None => {
+                sessions.create(principal, kind, client).await.map_err(|_| Denial::Unavailable)?
+            }
         };
         Ok(record)
     }
@@ -240,9 +239,7 @@ const MIN_CHOSEN_ID: usize = 22;
 
 fn chosen_id(name: &str) -> Result<SessionId, Denial> {
     let wrong = || {
-        Denial::IdInvalid(
-            "a session id has 22 to 128 characters of A-Z a-z 0-9 . _ ~ and -".into(),
-        )
+        Denial::IdInvalid("a session id has 22 to 128 characters of A-Z a-z 0-9 . _ ~ and -".into())
     };
     if name.len() < MIN_CHOSEN_ID {
         return Err(wrong());

@@ -258,7 +258,12 @@ impl Service {
         Ok(Joined { attachment, confirmed, token })
     }
 
-    fn judge(&self, text: String, id: &SessionId, now: Timestamp) -> Result<Presented, TokenRefusal> {
+    fn judge(
+        &self,
+        text: String,
+        id: &SessionId,
+        now: Timestamp,
+    ) -> Result<Presented, TokenRefusal> {
         let claims = token::verify(&self.keys(), &text, id, now)?;
         Ok(Presented { text, claims })
     }

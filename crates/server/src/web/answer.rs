@@ -1,0 +1,96 @@
+//! What HTTP is answered: the status of every failure, in one place.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+
+use crate::access::Unauthorized;
+use crate::service::{Denial, StateProblem};
+
+/// A failure on its way to a client.
+#[derive(Debug)]
+pub(super) struct Failure {
+    status: StatusCode,
+    detail: String,
+    error_code: Option<&'static str>,
+    reason: Option<&'static str>,
+    retry_after: Option<Duration>,
+}
+
+/// A failure with a sentence and nothing more.
+pub(super) fn refuse(status: StatusCode, sentence: &str) -> Failure {
+    Failure {
+        status,
+        detail: sentence.to_owned(),
+        error_code: None,
+        reason: None,
+        retry_after: None,
+    }
+}
+
+impl Failure {
+    /// The same failure under another status.
+    pub(super) fn with_status(self, status: StatusCode) -> Self {
+        Self { status, ..self }
+    }
+}
+
+impl From<Denial> for Failure {
+    fn from(denial: Denial) -> Self {
+        Self {
+            status: status(&denial),
+            detail: denial.sentence(),
+            error_code: Some(denial.code().as_str()),
+            reason: Some(denial.reason().as_str()),
+            retry_after: denial.retry_after(),
+        }
+    }
+}
+
+impl From<Unauthorized> for Failure {
+    fn from(unauthorized: Unauthorized) -> Self {
+        let code = rejoin_core::codes::ErrorCode::Unauthorized.as_str();
+        let failure = refuse(StatusCode::UNAUTHORIZED, &unauthorized.to_string());
+        Self { error_code: Some(code), ..failure }
+    }
+}
+
+fn status(denial: &Denial) -> StatusCode {
+    match denial {
+        Denial::NotFound => StatusCode::NOT_FOUND,
+        Denial::Ended(_) => StatusCode::GONE,
+        Denial::AlreadyAttached | Denial::Superseded => StatusCode::CONFLICT,
+        Denial::Token(_) => StatusCode::UNAUTHORIZED,
+        Denial::State(StateProblem::TooLarge) => StatusCode::PAYLOAD_TOO_LARGE,
+        Denial::State(_) | Denial::Invalid(_) | Denial::IdInvalid(_) => StatusCode::BAD_REQUEST,
+        Denial::RateLimited { .. } => StatusCode::TOO_MANY_REQUESTS,
+        Denial::Busy { .. } | Denial::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        Denial::Forbidden => StatusCode::FORBIDDEN,
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let mut body = json!({ "detail": self.detail });
+        if let Some(code) = self.error_code {
+            body["error_code"] = code.into();
+        }
+        if let Some(reason) = self.reason {
+            body["reason"] = reason.into();
+        }
+        let mut response = (self.status, Json(body)).into_response();
+        let headers = response.headers_mut();
+        if let Some(wait) = self.retry_after {
+            let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}

@@ -1,0 +1,116 @@
+//! The gate before every path: a browser that was lured to a page of somebody else's must not be able
+//! to speak to a server on its own machine, so the names it calls and comes from are checked.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::header::{HOST, ORIGIN};
+use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+
+use super::Front;
+use super::answer::refuse;
+
+/// Names that are answered besides those of this machine. A host is a name without a port, an origin a
+/// scheme and a name, such as `https://app.example`.
+#[derive(Clone, Debug, Default)]
+pub struct AllowList(Vec<Box<str>>);
+
+impl AllowList {
+    /// These names, and loopback ones.
+    pub fn of(names: impl IntoIterator<Item = impl Into<Box<str>>>) -> Self {
+        Self(names.into_iter().map(Into::into).collect())
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|known| known.eq_ignore_ascii_case(name))
+    }
+}
+
+/// Lets a request through if it names a host and comes from an origin that are allowed.
+pub(super) async fn check(
+    State(front): State<Arc<Front>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let settings = &front.settings;
+    let host = request.uri().authority().map(|authority| authority.as_str().to_owned());
+    let host = host.or_else(|| text(request.headers(), HOST));
+    let Some(host) = host else {
+        return refuse(StatusCode::BAD_REQUEST, "A request needs one Host header").into_response();
+    };
+    let name = without_port(&host);
+    if !is_loopback(name) && !settings.hosts.has(name) {
+        let sentence = "This Host is not allowed; add it to allowed_hosts";
+        return refuse(StatusCode::FORBIDDEN, sentence).into_response();
+    }
+    if request.headers().contains_key(ORIGIN) {
+        let origin = text(request.headers(), ORIGIN).unwrap_or_default();
+        if !is_loopback_origin(&origin) && !settings.origins.has(&origin) {
+            let sentence = "This Origin is not allowed; add it to allowed_origins";
+            return refuse(StatusCode::FORBIDDEN, sentence).into_response();
+        }
+    }
+    next.run(request).await
+}
+
+/// The one value of a header; nothing if there is none, several, or one that is no text.
+fn text(headers: &HeaderMap, name: axum::http::HeaderName) -> Option<String> {
+    let mut values = headers.get_all(name).iter();
+    let (first, second) = (values.next()?, values.next());
+    if second.is_some() { None } else { first.to_str().ok().map(str::to_owned) }
+}
+
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) && !ends_open(name) => name,
+        _ => host,
+    }
+}
+
+/// Whether what stands before a colon is the inside of an IPv6 address.
+fn ends_open(name: &str) -> bool {
+    name.starts_with('[') && !name.ends_with(']')
+}
+
+fn is_loopback(name: &str) -> bool {
+    let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+        || name.eq_ignore_ascii_case("localhost")
+}
+
+fn is_loopback_origin(origin: &str) -> bool {
+    let rest = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+    rest.is_some_and(|host| is_loopback(without_port(host)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_names_are_those_of_this_machine_with_any_port() {
+        for host in ["localhost", "LOCALHOST:80", "127.0.0.1:8181", "127.9.9.9", "[::1]", "[::1]:1"]
+        {
+            assert!(is_loopback(without_port(host)), "{host}");
+        }
+        for host in
+            ["localhost.evil.example", "127.0.0.1.evil.example", "evil.example:80", "", "[::2]"]
+        {
+            assert!(!is_loopback(without_port(host)), "{host}");
+        }
+    }
+
+    #[test]
+    fn origins_are_compared_whole() {
+        assert!(is_loopback_origin("http://localhost:3000"));
+        assert!(is_loopback_origin("https://[::1]:1"));
+        for origin in ["null", "http://localhost@evil.example", "file://localhost", "http://evil"] {
+            assert!(!is_loopback_origin(origin), "{origin}");
+        }
+        assert!(AllowList::of(["https://App.example"]).has("https://app.example"));
+        assert!(!AllowList::of(["https://app.example"]).has("https://app.example.evil"));
+    }
+}

@@ -1,0 +1,74 @@
+//! Sessions on the web: a router to embed in axum, or to serve as it is.
+//!
+//! | path | file |
+//! |---|---|
+//! | `/ws` | `ws/` |
+//! | `/api/sessions…`, `/api/mcp/sessions…`, `/api/audit` | `api/` |
+//!
+//! Before any of them stands the gate (`gate.rs`), and every call is made by somebody (`visitor.rs`).
+//! Which status a failure gets is chosen in `answer.rs`.
+
+mod answer;
+mod gate;
+mod visitor;
+mod ws;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use axum::routing::any;
+
+pub use gate::AllowList;
+
+use crate::access::Authenticate;
+use crate::service::Service;
+
+/// How the web side treats its clients.
+#[derive(Clone, Debug)]
+pub struct WebSettings {
+    /// The `Host` names that are answered.
+    pub hosts: AllowList,
+    /// The `Origin`s that are answered.
+    pub origins: AllowList,
+    /// Whether anybody may come without a credential: then listing sessions, tokens and the audit
+    /// trail are for peers on this machine only.
+    pub open: bool,
+    /// The largest frame that is read.
+    pub max_frame_bytes: usize,
+    /// The waits between a client's attempts, as told to clients.
+    pub reconnect_backoff: Vec<Duration>,
+    /// How many refusals a client should take, as told to clients.
+    pub max_reconnect_attempts: u32,
+}
+
+impl Default for WebSettings {
+    fn default() -> Self {
+        Self {
+            hosts: AllowList::default(),
+            origins: AllowList::default(),
+            open: true,
+            max_frame_bytes: 1024 * 1024,
+            reconnect_backoff: rejoin_core::limits::BACKOFF.to_vec(),
+            max_reconnect_attempts: rejoin_core::limits::MAX_ATTEMPTS,
+        }
+    }
+}
+
+/// Everything a request is answered from.
+pub(crate) struct Front {
+    pub(crate) service: Service,
+    pub(crate) access: Arc<dyn Authenticate>,
+    pub(crate) settings: WebSettings,
+}
+
+/// The routes, ready to be merged into a router or served. Serve it with
+/// `into_make_service_with_connect_info::<SocketAddr>()`, so that callers have an address.
+pub fn router(service: Service, access: Arc<dyn Authenticate>, settings: WebSettings) -> Router {
+    let front = Arc::new(Front { service, access, settings });
+    Router::new()
+        .route("/ws", any(ws::upgrade))
+        .layer(from_fn_with_state(Arc::clone(&front), gate::check))
+        .with_state(front)
+}
