@@ -6,7 +6,7 @@ use rejoin_core::page::Body;
 use rejoin_core::session::{Input, LeaveReason, Message, Tell};
 use rejoin_core::state::{EnterRefused, Entered};
 use rejoin_core::{AttachmentId, Seq, SessionId};
-use rejoin_store::Failure;
+use rejoin_store::{Failure, Unavailable};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::driver::Command;
@@ -101,11 +101,21 @@ impl Line {
         message_id: Option<&str>,
         body: Body,
     ) -> Result<Entered, Failure<EnterRefused>> {
+        self.post(kind, message_id, body).await?.entered().await
+    }
+
+    /// Puts something for the agent on its way. What is posted first is entered first.
+    pub async fn post(
+        &self,
+        kind: EntryKind,
+        message_id: Option<&str>,
+        body: Body,
+    ) -> Result<Posted, Unavailable> {
         let digest = message_id.map(|id| MessageDigest::of(id, &body));
         let (reply, answer) = oneshot::channel();
         let outgoing = Outgoing { from: Some(self.id), kind, digest, body, reply };
         self.driver.send(Command::Enter(outgoing)).await.map_err(|_| crate::error::gone())?;
-        answer.await.map_err(|_| crate::error::gone())?
+        Ok(Posted(answer))
     }
 
     /// Ends the session; returns once that is durable. The attachment is told so and is over.
@@ -126,6 +136,17 @@ impl Drop for Attachment {
         // The driver notices the closed channel whenever it is awake; this wakes it. If its queue is
         // full it is awake.
         let _ = self.line.driver.try_send(Command::Input(Input::Left { attachment: self.line.id }));
+    }
+}
+
+/// Something for the agent that is on its way.
+#[derive(Debug)]
+pub struct Posted(oneshot::Receiver<Result<Entered, Failure<EnterRefused>>>);
+
+impl Posted {
+    /// Waits until it is durable, or refused.
+    pub async fn entered(self) -> Result<Entered, Failure<EnterRefused>> {
+        self.0.await.map_err(|_| crate::error::gone())?
     }
 }
 

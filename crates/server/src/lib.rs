@@ -64,7 +64,7 @@ pub use rejoin_store as store;
 
 pub use access::{Authenticate, Caller, Open, Unauthorized};
 pub use agent::{Agent, Seat, Start};
-pub use attachment::{Attachment, Line, Told};
+pub use attachment::{Attachment, Line, Posted, Told};
 pub use clock::Clock;
 pub use entry::EntryBody;
 pub use error::{AttachError, CreateError, EndError, Gone, PublishError};

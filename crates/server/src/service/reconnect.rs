@@ -269,7 +269,7 @@ impl Service {
     }
 
     /// A session of the caller's own. An administrator sees everybody's, but comes back to its own.
-    pub(super) async fn own(&self, visitor: &Visitor, id: &SessionId) -> Result<Record, Denial> {
+    pub(crate) async fn own(&self, visitor: &Visitor, id: &SessionId) -> Result<Record, Denial> {
         let record = self.sessions().store().session(id).await?.ok_or(Denial::NotFound)?;
         let own = record.about.principal == visitor.caller.principal;
         if own { Ok(record) } else { Err(Denial::NotFound) }

@@ -1,7 +1,76 @@
 //! `/ws`: the agent event protocol, one JSON object per text frame.
+//!
+//! | file | concern |
+//! |---|---|
+//! | `frames.rs` | what clients say, read once into requests |
+//! | `words.rs` | what clients are told, as frames |
+//! | `connection.rs` | one connection: who it is, what it is attached to, what comes next |
+//! | `requests.rs` | what is done for each request |
+//! | `tells.rs` | what its session has to say |
+//! | `outbox.rs` | frames on their way |
 
-use axum::http::StatusCode;
+mod connection;
+mod frames;
+mod outbox;
+mod requests;
+mod tells;
+mod words;
 
-pub(super) async fn upgrade() -> StatusCode {
-    StatusCode::NOT_IMPLEMENTED
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use axum::extract::ws::WebSocketUpgrade;
+use axum::extract::{ConnectInfo, State};
+use axum::http::{Extensions, HeaderMap};
+use axum::response::{IntoResponse as _, Response};
+
+use self::connection::Connection;
+use super::Front;
+use super::answer::Failure;
+use super::visitor::credential;
+
+/// Bytes read from a socket at once. Each connection has a buffer of that size, so it is small: it
+/// decides what an idle connection costs.
+const READ_BUFFER: usize = 4 * 1024;
+
+/// Bytes written to a socket at once.
+const WRITE_BUFFER: usize = 16 * 1024;
+
+/// Frames up to so many times the limit are read whole and refused with a proper close; beyond that the
+/// connection ends where it stands.
+const OVERSIZE: usize = 2;
+
+/// Makes a connection of a request.
+pub(super) async fn upgrade(
+    State(front): State<Arc<Front>>,
+    headers: HeaderMap,
+    extensions: Extensions,
+    upgrade: WebSocketUpgrade,
+) -> Response {
+    let address = extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip());
+    let caller = match credential(&headers) {
+        Ok(Some(credential)) => match front.access.authenticate(credential, front.service.now()) {
+            Ok(caller) => Some(caller),
+            Err(unauthorized) => return Failure::from(unauthorized).into_response(),
+        },
+        // A browser can't set headers: it may say who it is in its first frame.
+        Ok(None) | Err(_) => front.access.without_credential().ok(),
+    };
+    let limit = front.settings.max_frame_bytes.saturating_mul(OVERSIZE);
+    upgrade
+        .read_buffer_size(READ_BUFFER)
+        .write_buffer_size(WRITE_BUFFER)
+        .max_message_size(limit)
+        .max_frame_size(limit)
+        .on_upgrade(move |socket| async move {
+            match Connection::new(front, caller, address.map(canonical)) {
+                Ok(connection) => connection.run(socket).await,
+                Err(unavailable) => tracing::error!(%unavailable, "a connection was not taken"),
+            }
+        })
+}
+
+/// One address has one spelling, also where it came through an IPv6 socket.
+fn canonical(address: IpAddr) -> IpAddr {
+    address.to_canonical()
 }

@@ -1,0 +1,361 @@
+//! One connection: who it is, what it is attached to, and what comes next. It reads, writes and waits
+//! in one task, so that nothing about it needs a lock, and ends when either side closes.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::ws::{CloseFrame, Message, WebSocket};
+use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{FuturesOrdered, SplitSink, SplitStream};
+use rejoin_core::codes::{CloseCode, ErrorCode};
+use rejoin_core::record::{Record, Transport};
+use rejoin_core::{LogId, SessionId, Timestamp};
+use rejoin_store::Unavailable;
+use serde_json::json;
+use tokio::time::sleep_until;
+
+use super::outbox::Outbox;
+use super::words::{self, Trouble};
+use super::{frames, frames::Unreadable};
+use crate::access::Caller;
+use crate::attachment::{Attachment, Told};
+use crate::random;
+use crate::service::{Service, Visitor};
+use crate::web::Front;
+
+/// How long a client that brings no credential has to say who it is.
+const TO_AUTHENTICATE: Duration = Duration::from_secs(10);
+
+/// How long a close may take to reach the client.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// So many bad messages …
+const BAD_MESSAGES: usize = 100;
+
+/// … within this time end the connection.
+const BAD_WITHIN: Duration = Duration::from_secs(10);
+
+/// Requests of one client that may wait for the store; beyond that its next ones are not read.
+const WAITING_REPLIES: usize = 64;
+
+/// Clients that are sent away come back after this long, and as much again at random.
+const COME_BACK: Duration = Duration::from_millis(500);
+
+/// One WebSocket connection.
+pub(super) struct Connection {
+    pub(super) front: Arc<Front>,
+    id: String,
+    address: Option<IpAddr>,
+    /// Who it is; nobody until it has said so.
+    pub(super) visitor: Option<Visitor>,
+    pub(super) attached: Option<Attached>,
+    pub(super) out: Outbox,
+    /// Answers that wait for the store, in the order of their requests.
+    pub(super) replies: FuturesOrdered<BoxFuture<'static, String>>,
+    /// When the last bad messages came.
+    bad: VecDeque<Timestamp>,
+    /// Events were written and the session is to be told when the socket has taken them.
+    pub(super) events_out: bool,
+    idle: Idle,
+    /// When it is dropped whether or not its close has arrived.
+    closing: Option<Timestamp>,
+}
+
+/// What a connection is attached to.
+pub(super) struct Attached {
+    pub(super) attachment: Attachment,
+    /// The session as it was confirmed.
+    pub(super) record: Record,
+    /// Whether replayed events go many to a frame.
+    pub(super) batch: bool,
+    /// Whether the replay is of a log that was gone when the session was restored.
+    pub(super) log_gone: bool,
+}
+
+impl Attached {
+    pub(super) fn id(&self) -> &SessionId {
+        self.record.id()
+    }
+
+    pub(super) fn log(&self) -> LogId {
+        self.record.log
+    }
+}
+
+/// The heartbeat of a connection that has no session, whose session would have one.
+struct Idle {
+    opened: Timestamp,
+    heard: Timestamp,
+    next_beat: Timestamp,
+}
+
+/// What becomes of a connection after something happened.
+pub(super) enum Next {
+    GoOn,
+    /// Close it with a word.
+    Close(CloseCode),
+    /// A frame was too large.
+    TooLarge,
+    /// Drop it without one: the client has gone, or is to see what a network does.
+    Drop,
+}
+
+impl Connection {
+    pub(super) fn new(
+        front: Arc<Front>,
+        caller: Option<Caller>,
+        address: Option<IpAddr>,
+    ) -> Result<Self, Unavailable> {
+        let now = front.service.now();
+        let id = format!("conn_{:024x}", u128::from_le_bytes(random::bytes()?) >> 32);
+        let visitor = caller.map(|caller| Visitor::over(Transport::WebSocket, caller, address));
+        let next_beat = now + front.service.sessions().settings().session.heartbeat_interval;
+        Ok(Self {
+            front,
+            id,
+            address,
+            visitor,
+            attached: None,
+            out: Outbox::default(),
+            replies: FuturesOrdered::new(),
+            bad: VecDeque::new(),
+            events_out: false,
+            idle: Idle { opened: now, heard: now, next_beat },
+            closing: None,
+        })
+    }
+
+    /// Serves the connection until it ends.
+    pub(super) async fn run(mut self, socket: WebSocket) {
+        let (mut sink, mut stream) = socket.split();
+        self.greet();
+        loop {
+            match self.step(&mut sink, &mut stream).await {
+                Next::GoOn => {}
+                Next::Close(code) => self.close(code),
+                Next::TooLarge => self.close_with(1009, "the frame is too large".to_owned()),
+                Next::Drop => return,
+            }
+        }
+    }
+
+    /// Waits for one thing to happen and deals with it. Writing goes first: what was said before is
+    /// what the client waits for.
+    async fn step(
+        &mut self,
+        sink: &mut SplitSink<WebSocket, Message>,
+        stream: &mut SplitStream<WebSocket>,
+    ) -> Next {
+        let wake = self.front.service.sessions().clock().instant(self.deadline());
+        let takes_requests = self.out.has_room() && self.replies.len() < WAITING_REPLIES;
+        let (closing, writing) = (self.closing.is_some(), !self.out.is_empty());
+        tokio::select! {
+            biased;
+            written = self.out.write(sink), if writing => match written {
+                Ok(()) => self.written().await,
+                Err(_) => Next::Drop,
+            },
+            told = next_told(&mut self.attached) => self.on_told(told).await,
+            Some(reply) = self.replies.next(), if !self.replies.is_empty() => {
+                self.out.text(reply);
+                Next::GoOn
+            }
+            () = sleep_until(wake) => self.on_deadline(),
+            frame = stream.next(), if takes_requests || closing => match frame {
+                Some(Ok(message)) => self.on_message(message).await,
+                Some(Err(error)) if is_too_large(&error) && !closing => Next::TooLarge,
+                Some(Err(_)) | None => Next::Drop,
+            },
+        }
+    }
+
+    fn greet(&mut self) {
+        let settings = &self.front.settings;
+        let session = &self.service().sessions().settings().session;
+        let backoff: Vec<f64> =
+            settings.reconnect_backoff.iter().map(Duration::as_secs_f64).collect();
+        let content = json!({
+            "connection_id": self.id,
+            "server_version": env!("CARGO_PKG_VERSION"),
+            "protocol": 1,
+            "heartbeat_interval_seconds": whole_or_not(session.heartbeat_interval.as_secs_f64()),
+            "reconnect_backoff": backoff.into_iter().map(whole_or_not).collect::<Vec<_>>(),
+            "max_reconnect_attempts": settings.max_reconnect_attempts,
+            "max_frame_bytes": settings.max_frame_bytes,
+        });
+        let frame = words::control("system.connected", None, self.now(), content, json!({}));
+        self.out.text(frame);
+    }
+
+    /// The socket has taken everything.
+    async fn written(&mut self) -> Next {
+        if std::mem::take(&mut self.events_out)
+            && let Some(attached) = &self.attached
+        {
+            // If the driver is gone, what it says last, or its silence, comes next.
+            let _ = attached.attachment.taken().await;
+        }
+        Next::GoOn
+    }
+
+    async fn on_message(&mut self, message: Message) -> Next {
+        if self.closing.is_some() {
+            return if matches!(message, Message::Close(_)) { Next::Drop } else { Next::GoOn };
+        }
+        self.idle.heard = self.now();
+        match message {
+            Message::Text(text) if text.len() > self.front.settings.max_frame_bytes => Next::TooLarge,
+            Message::Binary(data) if data.len() > self.front.settings.max_frame_bytes => {
+                Next::TooLarge
+            }
+            Message::Text(text) => match frames::read(&text) {
+                Ok(request) => self.on_request(request).await,
+                Err(unreadable) => {
+                    self.heard().await;
+                    self.on_unreadable(&unreadable)
+                }
+            },
+            Message::Binary(_) => {
+                self.heard().await;
+                let sentence = "Frames are text: one JSON object each";
+                self.complain(Trouble::new(ErrorCode::InvalidMessage, sentence))
+            }
+            Message::Ping(_) | Message::Pong(_) => {
+                if let Some(attached) = &self.attached {
+                    let _ = attached.attachment.pong().await;
+                }
+                Next::GoOn
+            }
+            Message::Close(_) => Next::Drop,
+        }
+    }
+
+    /// A frame came that says nothing to the session, but that its client lives.
+    pub(super) async fn heard(&mut self) {
+        if let Some(attached) = &self.attached {
+            let _ = attached.attachment.heard().await;
+        }
+    }
+
+    fn on_unreadable(&mut self, unreadable: &Unreadable) -> Next {
+        let event = if unreadable.recovering { RECOVERY_FAILED } else { ERROR };
+        let trouble = Trouble::new(unreadable.code, &unreadable.sentence);
+        self.out.text(trouble.frame(event, None, None, self.now()));
+        self.count_bad()
+    }
+
+    /// Answers a message that makes no sense.
+    pub(super) fn complain(&mut self, trouble: Trouble) -> Next {
+        self.out.text(trouble.frame(ERROR, None, None, self.now()));
+        self.count_bad()
+    }
+
+    fn count_bad(&mut self) -> Next {
+        let now = self.now();
+        self.bad.push_back(now);
+        while self.bad.front().is_some_and(|first| now.since(*first) > BAD_WITHIN) {
+            self.bad.pop_front();
+        }
+        let abuse = self.bad.len() >= BAD_MESSAGES;
+        if abuse { Next::Close(CloseCode::ProtocolAbuse) } else { Next::GoOn }
+    }
+
+    /// When something is due that nobody else watches over.
+    fn deadline(&self) -> Timestamp {
+        if let Some(closing) = self.closing {
+            return closing;
+        }
+        let credential = match &self.visitor {
+            None => Some(self.idle.opened + TO_AUTHENTICATE),
+            Some(visitor) => visitor.caller.until,
+        };
+        let idle = self.attached.is_none().then(|| self.idle.next_beat.min(self.silent_at()));
+        let far_off = self.now() + Duration::from_secs(3600);
+        credential.into_iter().chain(idle).min().unwrap_or(far_off).min(far_off)
+    }
+
+    fn silent_at(&self) -> Timestamp {
+        self.idle.heard + self.service().sessions().settings().session.heartbeat_timeout
+    }
+
+    fn on_deadline(&mut self) -> Next {
+        let now = self.now();
+        if self.closing.is_some_and(|at| at <= now) {
+            return Next::Drop;
+        }
+        let late = match &self.visitor {
+            None => self.idle.opened + TO_AUTHENTICATE <= now,
+            Some(visitor) => visitor.caller.until.is_some_and(|until| until <= now),
+        };
+        if late {
+            return Next::Close(CloseCode::NotAuthorised);
+        }
+        if self.attached.is_none() && self.silent_at() <= now {
+            return Next::Close(CloseCode::HeartbeatLost);
+        }
+        if self.attached.is_none() && self.idle.next_beat <= now {
+            let interval = self.service().sessions().settings().session.heartbeat_interval;
+            self.idle.next_beat = now + interval;
+            let uptime = self.service().uptime();
+            self.out.text(words::heartbeat(None, rejoin_core::Seq::ZERO, uptime, None, now));
+            self.out.push(Message::Ping(Vec::new().into()));
+        }
+        Next::GoOn
+    }
+
+    fn close(&mut self, code: CloseCode) {
+        let jitter = random::bytes().map_or(0, u16::from_le_bytes);
+        let wait = COME_BACK + COME_BACK * u32::from(jitter) / u32::from(u16::MAX);
+        self.close_with(code.code(), words::close_reason(code, wait));
+    }
+
+    fn close_with(&mut self, code: u16, reason: String) {
+        // What it is attached to is parked at once, not when the close has arrived.
+        self.attached = None;
+        if code == CloseCode::HeartbeatLost.code() {
+            self.out.clear(); // nobody is there to take it
+        }
+        self.out.push(Message::Close(Some(CloseFrame { code, reason: reason.into() })));
+        self.closing = Some(self.now() + LAST_WORDS);
+    }
+
+    pub(super) fn address(&self) -> Option<IpAddr> {
+        self.address
+    }
+
+    pub(super) fn service(&self) -> &Service {
+        &self.front.service
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.front.service.now()
+    }
+}
+
+/// The reply to what could not be done.
+pub(super) const ERROR: &str = "agent.error";
+
+/// The same, where a client was coming back with what it knows.
+pub(super) const RECOVERY_FAILED: &str = "error.recovery_failed";
+
+/// What the session says next; never if there is none.
+async fn next_told(attached: &mut Option<Attached>) -> Option<Told> {
+    match attached {
+        Some(attached) => attached.attachment.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Whether the peer sent more than is read at all. The error's own type is another crate's, whose
+/// version axum chooses; its words are what there is to go by.
+fn is_too_large(error: &axum::Error) -> bool {
+    error.to_string().contains("too long")
+}
+
+/// Seconds as people write them: 30, not 30.0.
+fn whole_or_not(seconds: f64) -> serde_json::Value {
+    if seconds.fract() == 0.0 { json!(seconds as u64) } else { json!(seconds) }
+}

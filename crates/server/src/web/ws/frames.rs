@@ -1,0 +1,299 @@
+//! What clients say: each frame is read once into a [`Request`] that can't be wrong any more.
+
+use rejoin_core::codes::ErrorCode;
+use rejoin_core::resume::Asked;
+use rejoin_core::{Epoch, EventId, MessageId, Seq, SessionId};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::event::check_depth;
+use crate::service::{Admission, Include};
+
+/// Something a client wants.
+#[derive(Debug)]
+pub(super) enum Request {
+    Authenticate { credential: String },
+    CreateSession { client: String, name: Option<String> },
+    Reconnect(Reconnect),
+    ReconnectWithState(Reconnect),
+    Restore { signed_state: String, position: Position },
+    RequestState { session: SessionId, include: Include },
+    Message { session: SessionId, content: Box<RawValue>, message_id: Option<MessageId> },
+    Cancel { session: SessionId, message_id: Option<MessageId> },
+    Ack { session: SessionId, last_seq: Seq, gap_detected: bool },
+    EndSession { session: SessionId },
+}
+
+/// A session to come back to, and from where.
+#[derive(Debug)]
+pub(super) struct Reconnect {
+    pub(super) session: SessionId,
+    pub(super) position: Position,
+}
+
+/// Where a client wants to go on, and what it brings.
+#[derive(Debug, Default)]
+pub(super) struct Position {
+    pub(super) admission: Admission,
+    /// Whether replayed events come many to a frame.
+    pub(super) batch: bool,
+}
+
+/// Why a frame is no request.
+#[derive(Debug)]
+pub(super) struct Unreadable {
+    pub(super) code: ErrorCode,
+    pub(super) sentence: String,
+    /// Whether the client was coming back when it said that.
+    pub(super) recovering: bool,
+}
+
+type Read<T> = Result<T, Unreadable>;
+
+/// Reads one text frame.
+pub(super) fn read(text: &str) -> Read<Request> {
+    check_depth(text.as_bytes()).map_err(|error| invalid(&error.to_string()))?;
+    let frame: Frame<'_> = serde_json::from_str(text)
+        .map_err(|_| invalid("A frame is one JSON object with a text `event`"))?;
+    let event: String = match frame.event {
+        Some(event) => typed(event, "`event` must be a text")?,
+        None => return Err(invalid("`event` is missing")),
+    };
+    frame.request(&event)
+}
+
+/// The members of a frame that mean something, unread.
+#[derive(Deserialize)]
+struct Frame<'a> {
+    #[serde(borrow, default)]
+    event: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    session_id: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    content: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    metadata: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    signed_state: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    message_id: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct PositionContent {
+    last_seq: Option<u64>,
+    last_event_id: Option<String>,
+    epoch: Option<String>,
+    reconnect_token: Option<String>,
+    batch: Option<bool>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct IncludeContent {
+    include_memory: Option<bool>,
+    include_plan: Option<bool>,
+    include_work: Option<bool>,
+}
+
+#[derive(Deserialize)]
+struct AckMetadata {
+    last_seq: u64,
+    gap_detected: Option<bool>,
+}
+
+#[derive(Deserialize)]
+struct TokenContent {
+    token: String,
+}
+
+impl Frame<'_> {
+    fn request(&self, event: &str) -> Read<Request> {
+        Ok(match event {
+            "user.authenticate" => Request::Authenticate { credential: self.credential()? },
+            "user.create_session" => {
+                let client = present(self.content).map_or("{}", RawValue::get).to_owned();
+                let wrong = "`session_id` must be a text";
+                let name = present(self.session_id).map(|raw| typed(raw, wrong)).transpose()?;
+                Request::CreateSession { client, name }
+            }
+            "user.reconnect" => {
+                Request::Reconnect(Reconnect { session: self.session()?, position: self.position()? })
+            }
+            "user.reconnect_with_state" => self.with_state()?,
+            "user.request_state" => {
+                Request::RequestState { session: self.session()?, include: self.include()? }
+            }
+            "user.message" => Request::Message {
+                session: self.session()?,
+                content: self.content.ok_or_else(|| invalid("`content` is missing"))?.to_owned(),
+                message_id: self.message_id()?,
+            },
+            "user.cancel" => {
+                Request::Cancel { session: self.session()?, message_id: self.message_id()? }
+            }
+            "user.ack" => self.ack()?,
+            "user.end_session" => Request::EndSession { session: self.session()? },
+            _ => {
+                let sentence = "There is no such event; see docs/protocol.md for those there are";
+                return Err(Unreadable::new(ErrorCode::UnknownEvent, sentence));
+            }
+        })
+    }
+
+    fn with_state(&self) -> Read<Request> {
+        let Some(signed_state) = present(self.signed_state) else {
+            let read = || Ok(Reconnect { session: self.session()?, position: self.position()? });
+            let recovering = |unreadable| Unreadable { recovering: true, ..unreadable };
+            return read().map(Request::ReconnectWithState).map_err(recovering);
+        };
+        let signed_state = typed(signed_state, "`signed_state` must be a text")?;
+        Ok(Request::Restore { signed_state, position: self.position()? })
+    }
+
+    fn credential(&self) -> Read<String> {
+        let wrong = "`content` must be an object with a text `token`";
+        let content = present(self.content).ok_or_else(|| invalid(wrong))?;
+        Ok(typed::<TokenContent>(content, wrong)?.token)
+    }
+
+    fn session(&self) -> Read<SessionId> {
+        let Some(raw) = present(self.session_id) else {
+            let sentence = "`session_id` is missing";
+            return Err(Unreadable::new(ErrorCode::MissingSessionId, sentence));
+        };
+        let text: String = typed(raw, "`session_id` must be a text")?;
+        let unknown = |_| {
+            let sentence = "Session not found; create a new one";
+            Unreadable::new(ErrorCode::SessionNotFound, sentence)
+        };
+        SessionId::parse(&text).map_err(unknown)
+    }
+
+    fn message_id(&self) -> Read<Option<MessageId>> {
+        let wrong = "`message_id` must be a text of 1 to 128 characters";
+        let Some(raw) = present(self.message_id) else { return Ok(None) };
+        let text: String = typed(raw, wrong)?;
+        MessageId::parse(&text).map(Some).map_err(|_| invalid(wrong))
+    }
+
+    fn position(&self) -> Read<Position> {
+        let wrong = "`content` may have `last_seq` (a whole number), `last_event_id`, `epoch` and \
+                     `reconnect_token` (texts), and `batch` (true or false)";
+        let content: PositionContent =
+            present(self.content).map(|raw| typed(raw, wrong)).transpose()?.unwrap_or_default();
+        let asked = Asked {
+            last_seq: content.last_seq.map(Seq::new),
+            last_event_id: content.last_event_id.as_deref().and_then(EventId::parse),
+            epoch: content.epoch.as_deref().map(Epoch::from_text),
+        };
+        let admission = Admission { asked, token: content.reconnect_token };
+        Ok(Position { admission, batch: content.batch.unwrap_or(false) })
+    }
+
+    fn include(&self) -> Read<Include> {
+        let wrong = "`include_memory`, `include_plan` and `include_work` are true or false";
+        let content: IncludeContent =
+            present(self.content).map(|raw| typed(raw, wrong)).transpose()?.unwrap_or_default();
+        Ok(Include {
+            memory: content.include_memory.unwrap_or(true),
+            plan: content.include_plan.unwrap_or(true),
+            work: content.include_work.unwrap_or(true),
+        })
+    }
+
+    fn ack(&self) -> Read<Request> {
+        let session = self.session()?;
+        let wrong = "`metadata` must be an object with a whole number `last_seq`";
+        let raw = present(self.metadata).ok_or_else(|| invalid(wrong))?;
+        let AckMetadata { last_seq, gap_detected } = typed(raw, wrong)?;
+        let gap_detected = gap_detected.unwrap_or(false);
+        Ok(Request::Ack { session, last_seq: Seq::new(last_seq), gap_detected })
+    }
+}
+
+impl Unreadable {
+    fn new(code: ErrorCode, sentence: &str) -> Self {
+        Self { code, sentence: sentence.to_owned(), recovering: false }
+    }
+}
+
+fn invalid(sentence: &str) -> Unreadable {
+    Unreadable::new(ErrorCode::InvalidMessage, sentence)
+}
+
+/// `null` is as good as nothing.
+fn present(raw: Option<&RawValue>) -> Option<&RawValue> {
+    raw.filter(|raw| raw.get() != "null")
+}
+
+/// What stands in a member. The parser's own words are not repeated: they may quote a secret.
+fn typed<'a, T: Deserialize<'a>>(raw: &'a RawValue, wrong: &str) -> Read<T> {
+    serde_json::from_str(raw.get()).map_err(|_| invalid(wrong))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn code(text: &str) -> ErrorCode {
+        read(text).unwrap_err().code
+    }
+
+    #[test]
+    fn frames_that_are_no_requests_get_the_code_that_says_why() {
+        let table = [
+            ("", ErrorCode::InvalidMessage),
+            ("{", ErrorCode::InvalidMessage),
+            ("[]", ErrorCode::InvalidMessage),
+            ("\"user.message\"", ErrorCode::InvalidMessage),
+            ("{}", ErrorCode::InvalidMessage),
+            (r#"{"event":7}"#, ErrorCode::InvalidMessage),
+            (r#"{"event":"user.ack","event":"user.ack"}"#, ErrorCode::InvalidMessage),
+            (r#"{"event":"user.dance"}"#, ErrorCode::UnknownEvent),
+            (r#"{"event":"agent.error"}"#, ErrorCode::UnknownEvent),
+            (r#"{"event":"user.message","content":"x"}"#, ErrorCode::MissingSessionId),
+            (r#"{"event":"user.message","session_id":"s"}"#, ErrorCode::InvalidMessage),
+            (r#"{"event":"user.message","session_id":7,"content":1}"#, ErrorCode::InvalidMessage),
+            (r#"{"event":"user.message","session_id":"a/b","content":1}"#, ErrorCode::SessionNotFound),
+            (
+                r#"{"event":"user.message","session_id":"s","content":1,"message_id":""}"#,
+                ErrorCode::InvalidMessage,
+            ),
+            (r#"{"event":"user.ack","session_id":"s"}"#, ErrorCode::InvalidMessage),
+            (
+                r#"{"event":"user.ack","session_id":"s","metadata":{"last_seq":-1}}"#,
+                ErrorCode::InvalidMessage,
+            ),
+            (
+                r#"{"event":"user.reconnect","session_id":"s","content":{"last_seq":"9"}}"#,
+                ErrorCode::InvalidMessage,
+            ),
+            (r#"{"event":"user.reconnect_with_state"}"#, ErrorCode::MissingSessionId),
+            (r#"{"event":"user.authenticate"}"#, ErrorCode::InvalidMessage),
+        ];
+        for (text, expected) in table {
+            assert_eq!(code(text), expected, "{text}");
+        }
+        let deep = format!(r#"{{"event":"user.message","content":{}"#, "[".repeat(100_000));
+        assert_eq!(code(&deep), ErrorCode::InvalidMessage);
+    }
+
+    #[test]
+    fn a_secret_in_the_wrong_place_is_not_repeated() {
+        let text = r#"{"event":"user.reconnect","session_id":"s","content":{"last_seq":"hunter2"}}"#;
+        assert!(!format!("{:?}", read(text).unwrap_err()).contains("hunter2"));
+    }
+
+    #[test]
+    fn the_two_forms_of_reconnecting_with_state_are_told_apart() {
+        let known = r#"{"event":"user.reconnect_with_state","session_id":"s","content":{"last_seq":4}}"#;
+        assert!(matches!(read(known), Ok(Request::ReconnectWithState(_))));
+        let sealed = r#"{"event":"user.reconnect_with_state","signed_state":"v1.x.y"}"#;
+        assert!(matches!(read(sealed), Ok(Request::Restore { .. })));
+        assert!(read(r#"{"event":"user.reconnect_with_state"}"#).unwrap_err().recovering);
+    }
+}

@@ -1,0 +1,274 @@
+//! What is done for each request of a client.
+
+use futures_util::StreamExt as _;
+use rejoin_core::codes::{CloseCode, ErrorCode};
+use rejoin_core::log::EntryKind;
+use rejoin_core::record::{Ending, Kind, Transport};
+use rejoin_core::{MessageId, Seq, SessionId};
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::connection::{Attached, Connection, ERROR, Next, RECOVERY_FAILED};
+use super::frames::{Position, Reconnect, Request};
+use super::words::{self, Trouble};
+use crate::entry::EntryBody;
+use crate::random;
+use crate::service::{self, Denial, Include, Joined, RestoreRequest, Visitor};
+
+impl Connection {
+    pub(super) async fn on_request(&mut self, request: Request) -> Next {
+        if let Request::Authenticate { credential } = request {
+            return self.authenticate(&credential);
+        }
+        let Some(visitor) = self.visitor.clone() else {
+            let sentence = "Say who you are first, with user.authenticate";
+            return self.complain(Trouble::new(ErrorCode::Unauthorized, sentence));
+        };
+        match request {
+            Request::Message { session, content, message_id } => {
+                self.post(&session, EntryKind::Message, Some(content), message_id).await
+            }
+            Request::Cancel { session, message_id } => {
+                self.post(&session, EntryKind::Cancel, None, message_id).await
+            }
+            Request::Ack { session, last_seq, gap_detected } => {
+                self.ack(&visitor, &session, last_seq, gap_detected).await
+            }
+            other => {
+                // Answers come in the order of requests.
+                while let Some(reply) = self.replies.next().await {
+                    self.out.text(reply);
+                }
+                self.heard().await;
+                self.on_rare_request(&visitor, other).await
+            }
+        }
+    }
+
+    /// What a client asks for now and then: answered before its next frame is read.
+    async fn on_rare_request(&mut self, visitor: &Visitor, request: Request) -> Next {
+        match request {
+            Request::CreateSession { client, name } => self.create(visitor, client, name).await,
+            Request::Reconnect(reconnect) => self.reconnect(visitor, reconnect, ERROR).await,
+            Request::ReconnectWithState(reconnect) => {
+                self.reconnect(visitor, reconnect, RECOVERY_FAILED).await
+            }
+            Request::Restore { signed_state, position } => {
+                self.restore(visitor, signed_state, position).await
+            }
+            Request::RequestState { session, include } => {
+                self.request_state(visitor, &session, include).await
+            }
+            Request::EndSession { session } => self.end(visitor, &session).await,
+            Request::Authenticate { .. }
+            | Request::Message { .. }
+            | Request::Cancel { .. }
+            | Request::Ack { .. } => Next::GoOn, // dealt with before
+        }
+    }
+
+    fn authenticate(&mut self, credential: &str) -> Next {
+        let Ok(caller) = self.front.access.authenticate(credential, self.now()) else {
+            return Next::Close(CloseCode::NotAuthorised);
+        };
+        let other = |known: &Visitor| known.caller.principal != caller.principal;
+        if self.visitor.as_ref().is_some_and(other) {
+            let sentence = "This connection is somebody else's; open another one";
+            return self.complain(Trouble::new(ErrorCode::Unauthorized, sentence));
+        }
+        let content = json!({ "principal": caller.principal });
+        self.visitor = Some(Visitor::over(Transport::WebSocket, caller, self.address()));
+        let frame = words::control("system.authenticated", None, self.now(), content, json!({}));
+        self.out.text(frame);
+        Next::GoOn
+    }
+
+    async fn create(&mut self, visitor: &Visitor, client: String, name: Option<String>) -> Next {
+        let made = self.service().create(visitor, Kind::Agent, &client, name.as_deref()).await;
+        let joined = match made {
+            Ok(record) => {
+                self.service().join_new(visitor, record.id(), Transport::WebSocket).await
+            }
+            Err(denial) => Err(denial),
+        };
+        match joined {
+            Ok(joined) => self.joined(joined, false),
+            Err(denial) => self.refuse(denial, ERROR, None),
+        }
+    }
+
+    async fn reconnect(&mut self, visitor: &Visitor, reconnect: Reconnect, event: &str) -> Next {
+        let Reconnect { session, position: Position { admission, batch } } = reconnect;
+        let transport = Transport::WebSocket;
+        match self.service().join(visitor, &session, transport, admission).await {
+            Ok(joined) => self.joined(joined, batch),
+            Err(denial) => self.refuse(denial, event, Some(&session)),
+        }
+    }
+
+    async fn restore(&mut self, visitor: &Visitor, signed_state: String, position: Position) -> Next {
+        let Position { admission, batch } = position;
+        let request = RestoreRequest { signed_state, asked: admission.asked };
+        match self.service().restore(visitor, request, Transport::WebSocket).await {
+            Ok(restored) => {
+                self.out.text(words::state_restored(&restored, self.now()));
+                self.attach(restored.joined, batch, restored.log_gone)
+            }
+            Err(denial) => self.refuse(denial, ERROR, None),
+        }
+    }
+
+    fn joined(&mut self, joined: Joined, batch: bool) -> Next {
+        let ttl = self.service().sessions().settings().session.lifetime.session_ttl;
+        self.out.text(words::session_created(&joined, ttl, self.now()));
+        self.attach(joined, batch, false)
+    }
+
+    /// From here on it is a reader of this session. The one it was attached to before is parked.
+    fn attach(&mut self, joined: Joined, batch: bool, log_gone: bool) -> Next {
+        let Joined { attachment, confirmed, .. } = joined;
+        self.events_out = false;
+        self.attached = Some(Attached { attachment, record: confirmed.record, batch, log_gone });
+        Next::GoOn
+    }
+
+    async fn request_state(
+        &mut self,
+        visitor: &Visitor,
+        session: &SessionId,
+        include: Include,
+    ) -> Next {
+        let Some(attached) = self.attached.as_ref().filter(|attached| attached.id() == session)
+        else {
+            let trouble = self.not_attached(visitor, session, ErrorCode::SessionInactive).await;
+            return self.tell_trouble(&trouble, session);
+        };
+        let record = attached.record.clone();
+        match self.service().export_record(&record, include).await {
+            Ok(exported) => self.out.text(words::state_exported(session, exported, self.now())),
+            Err(denial) => return self.refuse(denial, ERROR, Some(session)),
+        }
+        Next::GoOn
+    }
+
+    async fn end(&mut self, visitor: &Visitor, session: &SessionId) -> Next {
+        let Some(attached) = self.attached.as_ref().filter(|attached| attached.id() == session)
+        else {
+            let trouble = self.not_attached(visitor, session, ErrorCode::SessionClosed).await;
+            return self.tell_trouble(&trouble, session);
+        };
+        match attached.attachment.end().await {
+            Ok(()) => {
+                let content = json!("Session ended");
+                let (event, now) = ("agent.session_ended", self.now());
+                let frame = words::control(event, Some(session), now, content, json!({}));
+                self.attached = None;
+                self.out.text(frame);
+                Next::GoOn
+            }
+            Err(failure) => self.refuse(failure.into(), ERROR, Some(session)),
+        }
+    }
+
+    /// Puts a message or a cancel on its way; the answer follows when the store has it.
+    async fn post(
+        &mut self,
+        session: &SessionId,
+        kind: EntryKind,
+        content: Option<Box<RawValue>>,
+        message_id: Option<MessageId>,
+    ) -> Next {
+        let Some(attached) = self.attached.as_ref().filter(|attached| attached.id() == session)
+        else {
+            let Some(visitor) = self.visitor.clone() else { return Next::GoOn };
+            let trouble = self.not_attached(&visitor, session, ErrorCode::SessionClosed).await;
+            let frame = trouble.frame(ERROR, Some(session), message_id.as_ref(), self.now());
+            self.out.text(frame);
+            return Next::GoOn;
+        };
+        let given = message_id.is_some();
+        let message_id = match message_id.map_or_else(made_id, Ok) {
+            Ok(message_id) => message_id,
+            Err(denial) => return self.refuse(denial, ERROR, Some(session)),
+        };
+        let body = EntryBody { content, message_id: Some(message_id.clone()) }.to_body();
+        let known_by = given.then_some(message_id.as_str());
+        let posted = attached.attachment.post(kind, known_by, body).await;
+        let (front, session) = (self.front.clone(), session.clone());
+        self.replies.push_back(Box::pin(async move {
+            let entered = match posted {
+                Ok(posted) => posted.entered().await.map_err(Denial::from),
+                Err(_) => Err(Denial::Unavailable),
+            };
+            let now = front.service.now();
+            match entered {
+                Ok(entered) => words::accepted(&session, &message_id, entered, now),
+                Err(denial) => {
+                    Trouble::from(denial).frame(ERROR, Some(&session), Some(&message_id), now)
+                }
+            }
+        }));
+        Next::GoOn
+    }
+
+    async fn ack(
+        &mut self,
+        visitor: &Visitor,
+        session: &SessionId,
+        last_seq: Seq,
+        gap_detected: bool,
+    ) -> Next {
+        match self.attached.as_mut().filter(|attached| attached.id() == session) {
+            Some(attached) => {
+                // What is sent again comes one event a frame, whatever the reconnect asked for.
+                attached.batch &= !gap_detected;
+                let _ = attached.attachment.ack(last_seq, gap_detected).await;
+                Next::GoOn
+            }
+            None => {
+                let trouble = self.not_attached(visitor, session, ErrorCode::SessionClosed).await;
+                self.tell_trouble(&trouble, session)
+            }
+        }
+    }
+
+    /// Why a request about a session is refused that this connection is not attached to. `closed` is
+    /// what one is called that was ended.
+    async fn not_attached(
+        &mut self,
+        visitor: &Visitor,
+        session: &SessionId,
+        closed: ErrorCode,
+    ) -> Trouble {
+        let record = match self.service().own(visitor, session).await {
+            Ok(record) => record,
+            Err(denial) => return denial.into(),
+        };
+        match service::ending(&record, self.now()) {
+            Some(ending @ Ending::Expired) => Denial::Ended(ending).into(),
+            Some(Ending::Closed | Ending::Restored { .. }) => {
+                Trouble::new(closed, "Session is not active")
+            }
+            None => {
+                let sentence = "Session does not belong to this connection";
+                Trouble::new(ErrorCode::SessionNotOwned, sentence)
+            }
+        }
+    }
+
+    fn tell_trouble(&mut self, trouble: &Trouble, session: &SessionId) -> Next {
+        self.out.text(trouble.frame(ERROR, Some(session), None, self.now()));
+        Next::GoOn
+    }
+
+    fn refuse(&mut self, denial: Denial, event: &str, session: Option<&SessionId>) -> Next {
+        self.out.text(Trouble::from(denial).frame(event, session, None, self.now()));
+        Next::GoOn
+    }
+}
+
+/// An id for a message that came without one, so that it can be spoken of.
+fn made_id() -> Result<MessageId, Denial> {
+    let id = format!("msg_{:032x}", u128::from_le_bytes(random::bytes()?));
+    MessageId::parse(&id).map_err(|error| Denial::Invalid(error.to_string().into()))
+}

@@ -1,0 +1,5 @@
+//! `/ws` over real sockets.
+#![allow(clippy::unwrap_used)]
+
+mod flows;
+mod support;
