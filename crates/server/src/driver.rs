@@ -7,7 +7,6 @@ mod seat;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -29,6 +28,7 @@ use crate::agent::Start;
 use crate::attachment::{Outgoing, Told};
 use crate::error::{EndError, PublishError};
 use crate::lane::{Call, Lane};
+use crate::metrics::Counted;
 use crate::shared::Shared;
 
 /// Commands that may wait for a driver; beyond that whoever asks waits.
@@ -128,8 +128,10 @@ struct Driver {
     /// Reads, in any order.
     reads: FuturesUnordered<Call<Done>>,
     seat: SeatKeeper,
-    /// Counted in [`Shared::working`] while there is something that a stop would interrupt.
-    at_work: AtWork,
+    /// While a client is attached.
+    attached: Counted,
+    /// While there is something that a stop would interrupt.
+    at_work: Counted,
 }
 
 impl Driver {
@@ -139,7 +141,8 @@ impl Driver {
         commands: mpsc::Receiver<Command>,
         handle: mpsc::Sender<Command>,
     ) -> Self {
-        let at_work = AtWork { shared: Arc::clone(&shared), counted: false };
+        let attached = Counted::by(&shared.metrics.attached);
+        let at_work = Counted::by(&shared.metrics.working);
         Self {
             id: record.id().clone(),
             stop: shared.stop.subscribe(),
@@ -154,6 +157,7 @@ impl Driver {
             agent_lane: Lane::new(),
             reads: FuturesUnordered::new(),
             seat: SeatKeeper::new(handle),
+            attached,
             at_work,
         }
     }
@@ -164,6 +168,7 @@ impl Driver {
             self.carry_out_all();
             self.look_after_agent();
             self.at_work.set(self.has_work_here() || self.session.awaits_store());
+            self.attached.set(self.session.record().attached.is_some());
             if self.shared.is_stopping() {
                 break self.finish().await;
             }
@@ -315,29 +320,6 @@ impl Driver {
     fn next_ticket(&mut self) -> Ticket {
         self.last_ticket += 1;
         Ticket(self.last_ticket)
-    }
-}
-
-/// Whether this driver is counted among those at work.
-struct AtWork {
-    shared: Arc<Shared>,
-    counted: bool,
-}
-
-impl AtWork {
-    fn set(&mut self, at_work: bool) {
-        match (self.counted, at_work) {
-            (false, true) => self.shared.working.fetch_add(1, Ordering::Relaxed),
-            (true, false) => self.shared.working.fetch_sub(1, Ordering::Relaxed),
-            (false, false) | (true, true) => return,
-        };
-        self.counted = at_work;
-    }
-}
-
-impl Drop for AtWork {
-    fn drop(&mut self) {
-        self.set(false);
     }
 }
 

@@ -48,6 +48,7 @@ mod error;
 pub mod event;
 mod hook;
 mod lane;
+mod metrics;
 mod random;
 mod reaper;
 pub mod service;

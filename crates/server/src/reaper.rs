@@ -79,7 +79,11 @@ async fn look_at(shared: &Arc<Shared>, record: &Record, now: Timestamp) -> Resul
                 remember_for: shared.settings.remember_for(),
                 now,
             };
-            ignore_refusal(shared.end(record.id(), end).await.map(drop))
+            let ended = shared.end(record.id(), end).await;
+            if ended.is_ok() {
+                shared.metrics.expired.inc();
+            }
+            ignore_refusal(ended.map(drop))
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -26,6 +26,7 @@ use crate::clock::Clock;
 use crate::driver::Command;
 use crate::error::{AttachError, CreateError, EndError, PublishError};
 use crate::hook::{Claims, SessionHook};
+use crate::metrics::Metrics;
 use crate::shared::{Drivers, Shared};
 use crate::tasks::Tasks;
 use crate::watch::{Watch, Watches};
@@ -147,7 +148,7 @@ impl Builder {
             drivers: Drivers::default(),
             last_attachment: AtomicU64::new(0),
             watches: Watches::default(),
-            working: AtomicUsize::new(0),
+            metrics: Metrics::new(),
         });
         shared.tasks.spawn(reaper::run(Arc::clone(&shared)));
         let last = Arc::new(StopWhenDropped(Arc::clone(&shared)));
@@ -322,7 +323,17 @@ impl Sessions {
 
     /// How many of them have an agent at work, or something on its way to the store.
     pub fn working(&self) -> usize {
-        self.shared.working.load(Ordering::Relaxed)
+        usize::try_from(self.shared.metrics.working.get()).unwrap_or(0)
+    }
+
+    /// What was counted and measured so far, in the format of Prometheus.
+    pub async fn metrics(&self) -> Result<String, Unavailable> {
+        let active = self.shared.store.count(None).await?;
+        Ok(self.shared.metrics.encode(active))
+    }
+
+    pub(crate) fn counted(&self) -> &Metrics {
+        &self.shared.metrics
     }
 
     /// Looks after agents of sessions that had work under way when the server stopped, until all of

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rejoin_core::record::Record;
@@ -17,6 +17,7 @@ use crate::agent::Agent;
 use crate::clock::Clock;
 use crate::driver::{Command, WAITING_COMMANDS, drive};
 use crate::hook::{Claims, SessionHook};
+use crate::metrics::Metrics;
 use crate::reaper;
 use crate::sessions::ServerSettings;
 use crate::tasks::Tasks;
@@ -39,8 +40,7 @@ pub(crate) struct Shared {
     pub(crate) last_attachment: AtomicU64,
     /// Who waits for new events without being attached.
     pub(crate) watches: Watches,
-    /// Drivers with an agent at work or something on its way to the store.
-    pub(crate) working: AtomicUsize,
+    pub(crate) metrics: Metrics,
 }
 
 /// The driver of each live session.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use rejoin_core::codes::CloseCode;
 use rejoin_core::lifetime::Verdict;
 use rejoin_core::record::Ending;
 use rejoin_core::session::{Input, LeaveReason, Output, PublishRefused, Published, Tell, Ticket};
@@ -63,6 +64,9 @@ impl Driver {
             Output::StopAgent => self.seat.stop(),
             Output::Published { ticket, result } => self.published(ticket, result),
             Output::Entered { ticket, result, from: _ } => {
+                if result.as_ref().is_ok_and(|entered| entered.duplicate) {
+                    self.shared.metrics.duplicates.inc();
+                }
                 if let Some(reply) = self.entering.remove(&ticket) {
                     let _ = reply.send(result.map_err(Failure::Refused));
                 }
@@ -222,6 +226,9 @@ impl Driver {
     }
 
     pub(super) fn leave(&mut self, attachment: AttachmentId, reason: LeaveReason) {
+        if reason == LeaveReason::Closed(CloseCode::HeartbeatLost) {
+            self.shared.metrics.heartbeats_missed.inc();
+        }
         if let Some(outlet) = self.outlets.remove(&attachment) {
             // If there is no room for the reason, the closed channel says enough.
             let _ = outlet.try_send(Told::Leave(reason));

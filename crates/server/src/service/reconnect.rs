@@ -5,12 +5,13 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use rejoin_core::codes::Reason;
+use rejoin_core::position::SeqRange;
 use rejoin_core::record::{Record, Transport};
-use rejoin_core::resume::Asked;
+use rejoin_core::resume::{Asked, Gap};
 use rejoin_core::session::{Confirmed, Tell};
 use rejoin_core::state::{NewToken, Renew, TokenUse, UsedToken};
 use rejoin_core::token::{self, Claims, Grant, TokenRefusal};
-use rejoin_core::{Principal, SessionId, Timestamp};
+use rejoin_core::{Generation, Principal, SessionId, Timestamp};
 use rejoin_store::Unavailable;
 use rejoin_store::audit::AuditRecord;
 
@@ -145,6 +146,18 @@ impl Service {
         self.attach(visitor, id, transport, Some(asked), presented).await
     }
 
+    /// Counts what a client that came back was away and missed.
+    pub(super) fn count_return(&self, before: &Record, confirmed: &Confirmed) {
+        let parked = before.attached.is_none() && before.generation > Generation::ZERO;
+        let away = parked.then(|| self.now().since(before.last_activity));
+        let replayed = confirmed.record.head.next().steps_from(confirmed.replay_from);
+        let lost = match confirmed.gap {
+            Some(Gap::Evicted { lost, .. }) => lost.map_or(0, SeqRange::count),
+            Some(Gap::PositionUnknown) | None => 0,
+        };
+        self.sessions().counted().returned(away, replayed, lost);
+    }
+
     /// With a token that has expired and is good otherwise.
     async fn join_late(
         &self,
@@ -251,6 +264,9 @@ impl Service {
         let record = self.sessions().store().session(id).await?.ok_or(Denial::NotFound)?;
         let token = presented.as_ref().map(|presented| self.token_use(presented, &record, now));
         let (attachment, confirmed) = self.attach_to(visitor, id, transport, asked, token).await?;
+        if confirmed.resumed {
+            self.count_return(&record, &confirmed);
+        }
         let token = match (&presented, &confirmed.token) {
             (Some(presented), Some(used)) => self.successor(presented, used)?,
             (_, _) => self.issue(&confirmed.record).await?,
@@ -326,6 +342,7 @@ impl Service {
             },
         });
         let reason = outcome.as_ref().err().map_or(Reason::Reconnected, Denial::reason);
+        self.sessions().counted().attempted(visitor.over, reason);
         let record = AuditRecord {
             at: now,
             session_id: Some(id.clone()),

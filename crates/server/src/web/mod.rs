@@ -17,8 +17,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
 use axum::middleware::from_fn_with_state;
-use axum::routing::any;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{any, get};
 
 pub use gate::AllowList;
 
@@ -69,6 +73,18 @@ pub fn router(service: Service, access: Arc<dyn Authenticate>, settings: WebSett
     let front = Arc::new(Front { service, access, settings });
     Router::new()
         .route("/ws", any(ws::upgrade))
+        .route("/metrics", get(metrics))
         .layer(from_fn_with_state(Arc::clone(&front), gate::check))
         .with_state(front)
+}
+
+/// What was counted, for Prometheus.
+async fn metrics(State(front): State<Arc<Front>>) -> Response {
+    match front.service.sessions().metrics().await {
+        Ok(text) => {
+            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+            ([(CONTENT_TYPE, kind)], text).into_response()
+        }
+        Err(_) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
+    }
 }

@@ -69,7 +69,10 @@ async fn a_replay_in_batches_comes_many_events_to_a_frame() {
     assert_eq!(batch["metadata"]["code"], "replay");
     let events = batch["content"]["events"].as_array().unwrap();
     assert_eq!(events.len(), 100);
-    assert_eq!((&events[99]["seq"], &events[99]["metadata"]["replayed"]), (&json!(100), &json!(true)));
+    assert_eq!(
+        (&events[99]["seq"], &events[99]["metadata"]["replayed"]),
+        (&json!(100), &json!(true))
+    );
     assert_eq!(client.next().await["metadata"]["code"], "replay_complete");
 }
 

@@ -160,8 +160,7 @@ impl Client {
     }
 
     pub async fn reconnect(&mut self, session: &str, content: Value) -> Value {
-        let frame =
-            json!({ "event": "user.reconnect", "session_id": session, "content": content });
+        let frame = json!({ "event": "user.reconnect", "session_id": session, "content": content });
         self.send(frame).await;
         self.next().await
     }

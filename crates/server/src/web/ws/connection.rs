@@ -207,7 +207,9 @@ impl Connection {
         }
         self.idle.heard = self.now();
         match message {
-            Message::Text(text) if text.len() > self.front.settings.max_frame_bytes => Next::TooLarge,
+            Message::Text(text) if text.len() > self.front.settings.max_frame_bytes => {
+                Next::TooLarge
+            }
             Message::Binary(data) if data.len() > self.front.settings.max_frame_bytes => {
                 Next::TooLarge
             }

@@ -118,9 +118,10 @@ impl Frame<'_> {
                 let name = present(self.session_id).map(|raw| typed(raw, wrong)).transpose()?;
                 Request::CreateSession { client, name }
             }
-            "user.reconnect" => {
-                Request::Reconnect(Reconnect { session: self.session()?, position: self.position()? })
-            }
+            "user.reconnect" => Request::Reconnect(Reconnect {
+                session: self.session()?,
+                position: self.position()?,
+            }),
             "user.reconnect_with_state" => self.with_state()?,
             "user.request_state" => {
                 Request::RequestState { session: self.session()?, include: self.include()? }
@@ -258,7 +259,10 @@ mod tests {
             (r#"{"event":"user.message","content":"x"}"#, ErrorCode::MissingSessionId),
             (r#"{"event":"user.message","session_id":"s"}"#, ErrorCode::InvalidMessage),
             (r#"{"event":"user.message","session_id":7,"content":1}"#, ErrorCode::InvalidMessage),
-            (r#"{"event":"user.message","session_id":"a/b","content":1}"#, ErrorCode::SessionNotFound),
+            (
+                r#"{"event":"user.message","session_id":"a/b","content":1}"#,
+                ErrorCode::SessionNotFound,
+            ),
             (
                 r#"{"event":"user.message","session_id":"s","content":1,"message_id":""}"#,
                 ErrorCode::InvalidMessage,
@@ -284,13 +288,15 @@ mod tests {
 
     #[test]
     fn a_secret_in_the_wrong_place_is_not_repeated() {
-        let text = r#"{"event":"user.reconnect","session_id":"s","content":{"last_seq":"hunter2"}}"#;
+        let text =
+            r#"{"event":"user.reconnect","session_id":"s","content":{"last_seq":"hunter2"}}"#;
         assert!(!format!("{:?}", read(text).unwrap_err()).contains("hunter2"));
     }
 
     #[test]
     fn the_two_forms_of_reconnecting_with_state_are_told_apart() {
-        let known = r#"{"event":"user.reconnect_with_state","session_id":"s","content":{"last_seq":4}}"#;
+        let known =
+            r#"{"event":"user.reconnect_with_state","session_id":"s","content":{"last_seq":4}}"#;
         assert!(matches!(read(known), Ok(Request::ReconnectWithState(_))));
         let sealed = r#"{"event":"user.reconnect_with_state","signed_state":"v1.x.y"}"#;
         assert!(matches!(read(sealed), Ok(Request::Restore { .. })));

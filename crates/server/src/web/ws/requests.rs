@@ -86,9 +86,7 @@ impl Connection {
     async fn create(&mut self, visitor: &Visitor, client: String, name: Option<String>) -> Next {
         let made = self.service().create(visitor, Kind::Agent, &client, name.as_deref()).await;
         let joined = match made {
-            Ok(record) => {
-                self.service().join_new(visitor, record.id(), Transport::WebSocket).await
-            }
+            Ok(record) => self.service().join_new(visitor, record.id(), Transport::WebSocket).await,
             Err(denial) => Err(denial),
         };
         match joined {
@@ -106,7 +104,12 @@ impl Connection {
         }
     }
 
-    async fn restore(&mut self, visitor: &Visitor, signed_state: String, position: Position) -> Next {
+    async fn restore(
+        &mut self,
+        visitor: &Visitor,
+        signed_state: String,
+        position: Position,
+    ) -> Next {
         let Position { admission, batch } = position;
         let request = RestoreRequest { signed_state, asked: admission.asked };
         match self.service().restore(visitor, request, Transport::WebSocket).await {

@@ -58,7 +58,8 @@ impl Connection {
             Tell::Ended => {
                 let content = serde_json::json!("Session ended");
                 let metadata = serde_json::json!({});
-                let frame = words::control("agent.session_ended", Some(&id), now, content, metadata);
+                let frame =
+                    words::control("agent.session_ended", Some(&id), now, content, metadata);
                 self.out.text(frame);
             }
         }

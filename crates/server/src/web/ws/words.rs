@@ -17,8 +17,14 @@ use crate::event::envelope;
 use crate::service::{Denial, Exported, Issued, Joined, Restored};
 
 /// What a client can rely on from this server.
-const CAPABILITIES: [&str; 6] =
-    ["replay", "batch_replay", "state_export", "state_restore", "reconnect_token", "message_dedupe"];
+const CAPABILITIES: [&str; 6] = [
+    "replay",
+    "batch_replay",
+    "state_export",
+    "state_restore",
+    "reconnect_token",
+    "message_dedupe",
+];
 
 /// Frames of a batch hold at most this many bytes; a larger single event goes alone.
 const BATCH_BYTES: usize = 256 * 1024;

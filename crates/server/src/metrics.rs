@@ -1,0 +1,219 @@
+//! What is counted and measured, for Prometheus. Names and labels are part of what people rely on; no
+//! label ever holds an id, an address or a principal.
+
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+use rejoin_core::codes::Reason;
+
+/// How an attempt to come back ended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Attempt {
+    transport: &'static str,
+    reason: &'static str,
+}
+
+/// Over what.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Over {
+    transport: &'static str,
+}
+
+/// A state of sessions.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct InState {
+    state: &'static str,
+}
+
+/// Seconds, from a blink to a day away.
+const AWAY: [f64; 12] =
+    [0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1_800.0, 7_200.0, 86_400.0];
+
+/// Events in one reconnect.
+const EVENTS: [f64; 8] = [0.0, 1.0, 10.0, 50.0, 100.0, 500.0, 1_000.0, 10_000.0];
+
+/// Everything that is counted in one server.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    registry: Registry,
+    attempts: Family<Attempt, Counter>,
+    successes: Family<Over, Counter>,
+    away: Histogram,
+    replayed: Histogram,
+    lost: Histogram,
+    lost_events: Counter,
+    sessions: Family<InState, Gauge>,
+    /// Clients attached at this moment.
+    pub(crate) attached: Gauge,
+    /// Sessions with an agent at work, or something on its way to the store.
+    pub(crate) working: Gauge,
+    /// Sessions whose time ran out.
+    pub(crate) expired: Counter,
+    /// Messages that were there before.
+    pub(crate) duplicates: Counter,
+    /// Connections that were given up because nothing was heard of them.
+    pub(crate) heartbeats_missed: Counter,
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        let mut metrics = Self {
+            registry: Registry::with_prefix("rejoin"),
+            attempts: Family::default(),
+            successes: Family::default(),
+            away: Histogram::new(AWAY),
+            replayed: Histogram::new(EVENTS),
+            lost: Histogram::new(EVENTS),
+            lost_events: Counter::default(),
+            sessions: Family::default(),
+            attached: Gauge::default(),
+            working: Gauge::default(),
+            expired: Counter::default(),
+            duplicates: Counter::default(),
+            heartbeats_missed: Counter::default(),
+        };
+        metrics.register();
+        metrics
+    }
+
+    fn register(&mut self) {
+        let registry = &mut self.registry;
+        let mut add = |name: &str, help: &str, metric: Box<dyn Registered>| {
+            metric.register(registry, name, help);
+        };
+        add(
+            "reconnect_attempts",
+            "Attempts to come back, by how they ended",
+            boxed(&self.attempts),
+        );
+        add("reconnect_successes", "Attempts to come back that worked", boxed(&self.successes));
+        add(
+            "reconnect_away_seconds",
+            "From the last sign of a client to its return",
+            boxed(&self.away),
+        );
+        add("reconnect_replayed_events", "Events replayed in a reconnect", boxed(&self.replayed));
+        add(
+            "reconnect_lost_events",
+            "Events a client will never see, by reconnect",
+            boxed(&self.lost),
+        );
+        add("events_lost", "Events that clients will never see", boxed(&self.lost_events));
+        add("sessions", "Sessions that go on, by state", boxed(&self.sessions));
+        add("sessions_working", "Sessions with work under way", boxed(&self.working));
+        add("sessions_expired", "Sessions whose time ran out", boxed(&self.expired));
+        add("duplicate_messages", "Messages that had been entered before", boxed(&self.duplicates));
+        add(
+            "heartbeats_missed",
+            "Connections given up because nothing was heard of them",
+            boxed(&self.heartbeats_missed),
+        );
+    }
+
+    /// An attempt to come back has ended.
+    pub(crate) fn attempted(&self, transport: &'static str, reason: Reason) {
+        self.attempts.get_or_create(&Attempt { transport, reason: reason.as_str() }).inc();
+        if reason == Reason::Reconnected {
+            self.successes.get_or_create(&Over { transport }).inc();
+        }
+    }
+
+    /// A client is back after a while, and is replayed so much.
+    pub(crate) fn returned(&self, away: Option<Duration>, replayed: u64, lost: u64) {
+        if let Some(away) = away {
+            self.away.observe(away.as_secs_f64());
+        }
+        self.replayed.observe(replayed as f64);
+        self.lost.observe(lost as f64);
+        self.lost_events.inc_by(lost);
+    }
+
+    /// Everything in the format of Prometheus; `active` sessions go on at this moment.
+    pub(crate) fn encode(&self, active: usize) -> String {
+        let attached = self.attached.get();
+        let parked = i64::try_from(active).unwrap_or(i64::MAX).saturating_sub(attached).max(0);
+        self.sessions.get_or_create(&InState { state: "attached" }).set(attached);
+        self.sessions.get_or_create(&InState { state: "parked" }).set(parked);
+        let mut text = String::new();
+        // Writing into a string can't fail.
+        let _ = encode(&mut text, &self.registry);
+        text
+    }
+}
+
+/// Is counted in a gauge while it says so, and no longer than it lives.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    gauge: Gauge,
+    counted: bool,
+}
+
+impl Counted {
+    pub(crate) fn by(gauge: &Gauge) -> Self {
+        Self { gauge: gauge.clone(), counted: false }
+    }
+
+    pub(crate) fn set(&mut self, counts: bool) {
+        match (self.counted, counts) {
+            (false, true) => self.gauge.inc(),
+            (true, false) => self.gauge.dec(),
+            (false, false) | (true, true) => return,
+        };
+        self.counted = counts;
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.set(false);
+    }
+}
+
+/// Something that can be put into a registry; a shorthand that keeps the table above one.
+trait Registered {
+    fn register(self: Box<Self>, registry: &mut Registry, name: &str, help: &str);
+}
+
+impl<M: prometheus_client::registry::Metric> Registered for M {
+    fn register(self: Box<Self>, registry: &mut Registry, name: &str, help: &str) {
+        registry.register(name, help, *self);
+    }
+}
+
+/// All clones of a metric count together.
+fn boxed<M: Registered + Clone + 'static>(metric: &M) -> Box<dyn Registered> {
+    Box::new(metric.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_happened_is_in_the_text() {
+        let metrics = Metrics::new();
+        metrics.attempted("websocket", Reason::Reconnected);
+        metrics.attempted("http", Reason::TokenExpired);
+        metrics.returned(Some(Duration::from_secs(3)), 12, 1);
+        metrics.attached.set(2);
+        let text = metrics.encode(5);
+        for line in [
+            r#"rejoin_reconnect_attempts_total{transport="websocket",reason="reconnected"} 1"#,
+            r#"rejoin_reconnect_attempts_total{transport="http",reason="token_expired"} 1"#,
+            r#"rejoin_reconnect_successes_total{transport="websocket"} 1"#,
+            "rejoin_reconnect_away_seconds_count 1",
+            "rejoin_reconnect_replayed_events_sum 12.0",
+            "rejoin_events_lost_total 1",
+            r#"rejoin_sessions{state="attached"} 2"#,
+            r#"rejoin_sessions{state="parked"} 3"#,
+        ] {
+            assert!(text.lines().any(|known| known == line), "{line} is not in\n{text}");
+        }
+    }
+}
