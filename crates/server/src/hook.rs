@@ -26,6 +26,49 @@ pub trait SessionHook: Send + Sync + 'static {
     /// than `session_ttl`; dropped unused it falls back to the ttl of the settings. Once a client
     /// has come back it does nothing.
     async fn disconnected(&self, session: Record, cleanup: Cleanup);
+
+    /// Something happened in a session's life, and nobody asks what to do about it. Must return at
+    /// once: whoever has more to do does it elsewhere.
+    fn happened(&self, what: Lifecycle, session: &Record) {
+        let _ = (what, session);
+    }
+}
+
+/// A step in a session's life. The sixth, that its client has gone, is
+/// [asked about](SessionHook::disconnected).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Lifecycle {
+    /// It was made.
+    Created,
+    /// A client is attached.
+    Attached,
+    /// It was made to go on from a snapshot.
+    Restored,
+    /// It was ended.
+    Closed,
+    /// Its time ran out.
+    Expired,
+}
+
+impl Lifecycle {
+    /// As it stands on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Attached => "attached",
+            Self::Restored => "restored",
+            Self::Closed => "closed",
+            Self::Expired => "expired",
+        }
+    }
+
+    /// How the end of a session is called.
+    pub(crate) fn of(ending: &Ending) -> Self {
+        match ending {
+            Ending::Expired => Self::Expired,
+            Ending::Closed | Ending::Restored { .. } => Self::Closed,
+        }
+    }
 }
 
 /// The right to clean a session up after one particular disconnect.
@@ -184,6 +227,13 @@ impl Claims {
 }
 
 impl Shared {
+    /// Tells the hook, if there is one, what has happened.
+    pub(crate) fn happened(&self, what: Lifecycle, session: &Record) {
+        if let Some(hook) = &self.hook {
+            hook.happened(what, session);
+        }
+    }
+
     /// Whether it is the hook that says how long a parked session is kept: it has not decided yet, or
     /// it has set a deadline nearer than the longest.
     pub(crate) async fn hook_decides(

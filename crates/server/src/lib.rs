@@ -69,6 +69,6 @@ pub use attachment::{Attachment, Line, Posted, Told};
 pub use clock::Clock;
 pub use entry::EntryBody;
 pub use error::{AttachError, CreateError, EndError, Gone, PublishError};
-pub use hook::{CleanedUp, Cleanup, SessionHook};
+pub use hook::{CleanedUp, Cleanup, Lifecycle, SessionHook};
 pub use sessions::{Builder, Client, ServerSettings, Sessions};
 pub use watch::Watch;

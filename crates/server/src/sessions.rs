@@ -25,7 +25,7 @@ use crate::attachment::{Attachment, Line, Outgoing, WAITING_TELLS};
 use crate::clock::Clock;
 use crate::driver::Command;
 use crate::error::{AttachError, CreateError, EndError, PublishError};
-use crate::hook::{Claims, SessionHook};
+use crate::hook::{Claims, Lifecycle, SessionHook};
 use crate::metrics::Metrics;
 use crate::shared::{Drivers, Shared};
 use crate::tasks::Tasks;
@@ -193,6 +193,7 @@ impl Sessions {
         let keep_for = self.shared.settings.session.lifetime.session_ttl;
         let record = self.shared.store.create(Create { about, log, epoch, keep_for }).await?;
         self.shared.deadline_set(record.expires_at);
+        self.shared.happened(Lifecycle::Created, &record);
         Ok(record)
     }
 
@@ -278,12 +279,14 @@ impl Sessions {
     /// attached there is told, its agent stops.
     pub async fn restore(&self, restore: Restore<Body>) -> Result<Record, Failure<RestoreRefused>> {
         let (from, now) = (restore.from.clone(), restore.now);
+        let made = restore.create.about.id.clone();
         let forget_at = now + restore.remember_for;
         let record = self.shared.store.restore(restore).await?;
         self.shared.deadline_set(record.expires_at.min(forget_at));
-        if from != *record.id() {
-            self.shared.tell_ended(&from).await;
+        if made == *record.id() {
+            self.shared.happened(Lifecycle::Restored, &record);
         }
+        self.shared.tell_ended(&from).await;
         Ok(record)
     }
 

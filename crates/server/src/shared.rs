@@ -16,7 +16,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use crate::agent::Agent;
 use crate::clock::Clock;
 use crate::driver::{Command, WAITING_COMMANDS, drive};
-use crate::hook::{Claims, SessionHook};
+use crate::hook::{Claims, Lifecycle, SessionHook};
 use crate::metrics::Metrics;
 use crate::reaper;
 use crate::sessions::ServerSettings;
@@ -110,8 +110,9 @@ impl Shared {
         id: &SessionId,
         end: End,
     ) -> Result<Record, Failure<EndRefused>> {
-        let forget_at = end.now + end.remember_for;
+        let (forget_at, what) = (end.now + end.remember_for, Lifecycle::of(&end.ending));
         let record = self.store.end(id, end).await?;
+        self.happened(what, &record);
         self.deadline_set(forget_at);
         self.tell_ended(id).await;
         Ok(record)

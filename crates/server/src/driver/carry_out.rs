@@ -18,7 +18,7 @@ use tokio::time::sleep;
 use super::{Done, Driver};
 use crate::attachment::Told;
 use crate::error::{EndError, append_refused, flatten};
-use crate::hook::Cleanup;
+use crate::hook::{Cleanup, Lifecycle};
 use crate::shared::Shared;
 
 impl Driver {
@@ -83,6 +83,9 @@ impl Driver {
             let answer = shared.store.attach(&id, attach).await;
             match flatten(answer, AttachRefused::Ended(Ending::Closed)) {
                 Ok(answer) => {
+                    if let Ok(attached) = &answer {
+                        shared.happened(Lifecycle::Attached, &attached.record);
+                    }
                     let answer = Box::new(answer);
                     Done::Happened(Input::AttachAnswered { attachment, answer })
                 }
@@ -165,7 +168,8 @@ impl Driver {
             let end = End { ending, only_parked: None, only_due: false, remember_for, now };
             let answer = shared.store.end(&id, end).await;
             let done = match &answer {
-                Ok(_) => {
+                Ok(record) => {
+                    shared.happened(Lifecycle::Closed, record);
                     shared.deadline_set(now + remember_for);
                     shared.watches.stir(&id);
                     Done::Happened(Input::Ended { by: Some(by) })
@@ -268,9 +272,10 @@ fn quietly<R>(answer: Result<(), Failure<R>>) -> Done {
 
 /// Ends a session whose driver this is.
 async fn end_quietly(shared: &Shared, id: &SessionId, end: End) -> Done {
-    let forget_at = end.now + end.remember_for;
+    let (forget_at, what) = (end.now + end.remember_for, Lifecycle::of(&end.ending));
     match shared.store.end(id, end).await {
-        Ok(_) => {
+        Ok(record) => {
+            shared.happened(what, &record);
             shared.deadline_set(forget_at);
             Done::Happened(Input::Ended { by: None })
         }
