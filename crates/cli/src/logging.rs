@@ -4,12 +4,13 @@
 use std::fmt;
 use std::io::{self, IsTerminal as _};
 
-use tracing::Subscriber;
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
+use tracing_subscriber::{EnvFilter, Layer, Registry};
 
 use crate::settings::LogFormat;
+use crate::telemetry::Telemetry;
 
 /// What is logged: a level, or directives such as `info,rejoin::store=debug`. Checked when it is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,28 +58,39 @@ impl Filter {
 }
 
 /// Starts the log of this process, on standard error; in colour if that is a terminal and `NO_COLOR`
-/// is not set. To be called once.
-pub(crate) fn init(format: LogFormat, filter: &Filter) -> Result<(), TryInitError> {
-    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let colour = io::stderr().is_terminal() && !no_color;
-    subscriber(format, filter, colour, io::stderr).try_init()
-}
-
-/// What turns events into lines for `writer`. Times are in UTC.
-fn subscriber<W>(
+/// is not set. Spans go to `telemetry` as well, whatever the filter says. To be called once.
+pub(crate) fn init(
     format: LogFormat,
     filter: &Filter,
-    colour: bool,
-    writer: W,
-) -> Box<dyn Subscriber + Send + Sync>
+    telemetry: Option<&Telemetry>,
+) -> Result<(), TryInitError> {
+    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let colour = io::stderr().is_terminal() && !no_color;
+    let lines = lines(format, filter, colour, io::stderr);
+    tracing_subscriber::registry().with(with_telemetry(lines, telemetry)).try_init()
+}
+
+/// The log, and beside it the spans, each with its own filter.
+fn with_telemetry(lines: Log, telemetry: Option<&Telemetry>) -> Vec<Log> {
+    std::iter::once(lines).chain(telemetry.map(|telemetry| telemetry.layer().boxed())).collect()
+}
+
+/// Something that takes events or spans.
+type Log = Box<dyn Layer<Registry> + Send + Sync>;
+
+/// What turns events into lines for `writer`. Times are in UTC.
+fn lines<W>(format: LogFormat, filter: &Filter, colour: bool, writer: W) -> Log
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    let builder =
-        tracing_subscriber::fmt().with_env_filter(filter.to_env_filter()).with_writer(writer);
+    let layer = tracing_subscriber::fmt::layer().with_writer(writer);
     match format {
-        LogFormat::Text => Box::new(builder.with_ansi(colour).compact().finish()),
-        LogFormat::Json => Box::new(builder.json().flatten_event(true).finish()),
+        LogFormat::Text => {
+            layer.with_ansi(colour).compact().with_filter(filter.to_env_filter()).boxed()
+        }
+        LogFormat::Json => {
+            layer.json().flatten_event(true).with_filter(filter.to_env_filter()).boxed()
+        }
     }
 }
 
@@ -88,6 +100,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use super::*;
+    use crate::telemetry;
 
     /// A place to log to that can be read afterwards.
     #[derive(Clone, Default)]
@@ -105,8 +118,8 @@ mod tests {
     fn logged(format: LogFormat, filter: &str, log: impl FnOnce()) -> String {
         let (page, filter) = (Page::default(), Filter::parse(filter).unwrap());
         let writer = page.clone();
-        let subscriber = subscriber(format, &filter, false, move || writer.clone());
-        tracing::subscriber::with_default(subscriber, log);
+        let layer = lines(format, &filter, false, move || writer.clone());
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), log);
         let bytes = page.0.lock().unwrap().clone();
         String::from_utf8(bytes).unwrap()
     }
@@ -132,6 +145,27 @@ mod tests {
         assert!(time.ends_with('Z') && time.contains('T'), "{text}");
         assert!(rest.contains("WARN") && rest.contains("heartbeat lost misses=2"), "{text}");
         assert!(!text.contains('\u{1b}'), "{text}");
+    }
+
+    #[test]
+    fn spans_are_told_whatever_the_filter_of_the_log_says() {
+        let (url, collected) = telemetry::tests::collector(telemetry::tests::OK);
+        let settings = telemetry::tests::settings(&["--otlp-endpoint", &url]);
+        let telemetry = telemetry::open(&settings).unwrap().unwrap();
+        let page = Page::default();
+        let writer = page.clone();
+        let filter = Filter::parse("off").unwrap();
+        let lines = lines(LogFormat::Text, &filter, false, move || writer.clone());
+        let subscriber =
+            tracing_subscriber::registry().with(with_telemetry(lines, Some(&telemetry)));
+        tracing::subscriber::with_default(subscriber, || {
+            let _span =
+                tracing::debug_span!(target: "rejoin", "attach", session = "sess_1").entered();
+            tracing::error!("not asked for");
+        });
+        telemetry.finish();
+        assert!(collected.recv().unwrap().has("sess_1"));
+        assert!(page.0.lock().unwrap().is_empty());
     }
 
     #[test]

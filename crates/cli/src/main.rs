@@ -1,9 +1,15 @@
 //! The binary `rejoin`. Exit codes: 0 when all went well, 1 when something failed while it ran, 2 when
 //! the settings or the command line are wrong.
 
+mod access;
+mod keys;
+mod listener;
 mod logging;
 mod serve;
 mod settings;
+mod stamp;
+mod telemetry;
+mod tls;
 
 use std::process::ExitCode;
 
@@ -24,6 +30,12 @@ fn main() -> ExitCode {
             say(&check_config(&config));
             ExitCode::SUCCESS
         }),
+        "keys" => {
+            let (name, matches) = matches.subcommand().unwrap_or(("list", matches));
+            with_config(matches, |config| {
+                finish(keys::run(name, matches, &config).map(|t| say(&t)))
+            })
+        }
         _ => with_config(matches, serve),
     }
 }
@@ -35,9 +47,11 @@ fn command() -> Command {
     let rejoin = Command::new("rejoin")
         .version(env!("CARGO_PKG_VERSION"))
         .about("Connections drop, sessions should not.");
-    Flags::add_to(rejoin)
-        .args_conflicts_with_subcommands(true)
-        .subcommands([Flags::add_to(serve), Flags::add_to(check)])
+    Flags::add_to(rejoin).args_conflicts_with_subcommands(true).subcommands([
+        Flags::add_to(serve),
+        Flags::add_to(check),
+        keys::command(),
+    ])
 }
 
 fn with_config(matches: &ArgMatches, run: impl FnOnce(Config) -> ExitCode) -> ExitCode {
@@ -51,14 +65,27 @@ fn with_config(matches: &ArgMatches, run: impl FnOnce(Config) -> ExitCode) -> Ex
 }
 
 fn serve(config: Config) -> ExitCode {
-    if let Err(error) = logging::init(config.settings.log, &config.settings.log_level) {
+    let settings = &config.settings;
+    let telemetry = match telemetry::open(settings) {
+        Ok(telemetry) => telemetry,
+        Err(error) => return finish(Err(error)),
+    };
+    if let Err(error) = logging::init(settings.log, &settings.log_level, telemetry.as_ref()) {
         complain(&format!("the log can't be started: {error}"));
         return ExitCode::from(FAILED);
     }
     for sentence in config.not_yet_used() {
         tracing::warn!("{sentence}");
     }
-    match serve::run(config) {
+    let outcome = serve::run(config);
+    if let Some(telemetry) = telemetry {
+        telemetry.finish();
+    }
+    finish(outcome)
+}
+
+fn finish(outcome: anyhow::Result<()>) -> ExitCode {
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             complain(&format!("{error:#}"));

@@ -1,21 +1,27 @@
 //! Running the server: open the store, listen, say where, and stop in an orderly way.
 
+mod front;
 mod health;
 mod opening;
+mod reload;
 mod signals;
 
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow};
+use axum::serve::Listener as _;
 use rejoin::core::lifetime::{Lifetime, OnDisconnect};
 use rejoin::core::session::Settings as SessionSettings;
 use rejoin::core::state::Takeover;
+use rejoin::service::Service;
 use rejoin::{Clock, ServerSettings, Sessions};
-use tokio::net::TcpListener;
 
 use self::health::Health;
 use self::opening::{Opened, open_store};
+use self::reload::Reload;
+use crate::listener::Listener;
 use crate::settings::{self, Config, Settings};
+use crate::{keys, tls};
 
 /// Runs until it is told to stop, or the store fails.
 pub(crate) fn run(config: Config) -> Result<()> {
@@ -23,16 +29,21 @@ pub(crate) fn run(config: Config) -> Result<()> {
         .enable_all()
         .build()
         .context("the runtime can't be started")?;
-    runtime.block_on(serve(&config.settings))
+    runtime.block_on(serve(&config))
 }
 
-async fn serve(settings: &Settings) -> Result<()> {
+async fn serve(config: &Config) -> Result<()> {
+    let settings = &config.settings;
     let mut stop = signals::Stop::listen()?;
     let clock = Clock::start();
+    let tls = tls::open(settings)?;
     let server_settings = server_settings(settings);
     let lifetime = &server_settings.session.lifetime;
     let Opened { store, about, failure } = open_store(settings, lifetime, clock.now())?;
-    let listener = TcpListener::bind(settings.listen)
+    let keys = keys::open(config)?;
+    tracing::debug!(signs = keys.current().newest().id(), "signing keys");
+    let acceptor = tls.as_ref().map(tls::Tls::acceptor).transpose()?;
+    let listener = Listener::bind(settings.listen, acceptor)
         .await
         .with_context(|| format!("cannot listen on {}", settings.listen))?;
     let sessions = Sessions::builder(store)
@@ -43,53 +54,48 @@ async fn serve(settings: &Settings) -> Result<()> {
     sessions.resume_work().await?;
 
     let health = Arc::new(Health::ready());
+    let current = keys.clone();
+    let service_settings = front::service_settings(settings);
+    let service = Service::new(sessions, Arc::new(move || current.current()), service_settings);
+    let routes = front::routes(config, service.clone(), &health)?;
     greet(&listener, &about)?;
-    let server = tokio::spawn(health::serve(listener, Arc::clone(&health)));
+    let reload = tokio::spawn(Reload::listen(keys, tls)?.run());
+    let server = tokio::spawn(front::serve(listener, routes, Arc::clone(&health)));
 
     let outcome = tokio::select! {
         signal = stop.requested() => {
             tracing::info!(signal, "stopping: no new sessions, what is under way may finish");
             health.drain();
             tokio::select! {
-                () = drain(&sessions, settings) => {}
+                finished = service.drain(settings.drain_timeout) => {
+                    if !finished {
+                        tracing::warn!("some sessions were still at work; they go on later");
+                    }
+                }
                 signal = stop.requested() => tracing::warn!(signal, "stopping at once"),
             }
             Ok(())
         }
         sentence = failure.wait() => Err(anyhow!("{sentence}")),
     };
+    reload.abort();
+    let closed = service.close().await;
     health.stop();
     server.await.context("the listener's task failed")??;
-    if outcome.is_ok() {
-        sessions.close().await?;
-        tracing::info!("stopped; every session is kept");
-    }
-    outcome
-}
-
-/// Tells clients that the server will be back, and lets what is under way finish.
-async fn drain(sessions: &Sessions, settings: &Settings) {
-    sessions.drain().await;
-    let finished = async {
-        while sessions.live() > 0 {
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        }
-    };
-    if tokio::time::timeout(settings.drain_timeout, finished).await.is_err() {
-        tracing::warn!(
-            live = sessions.live(),
-            "some sessions were still at work; they go on later"
-        );
-    }
+    outcome?;
+    closed?;
+    tracing::info!("stopped; every session is kept");
+    Ok(())
 }
 
 /// Says where it listens, where its data is and what to try next.
-fn greet(listener: &TcpListener, about: &str) -> Result<()> {
+fn greet(listener: &Listener, about: &str) -> Result<()> {
     let address = listener.local_addr().context("the listener has no address")?;
+    let scheme = listener.scheme();
     tracing::info!(%address, store = about, version = env!("CARGO_PKG_VERSION"), "listening");
     crate::say(&format!(
-        "rejoin {}\n  listening on  http://{address}\n  sessions in   {about}\n  \
-         try           curl http://{address}/readyz\n  stop with     Ctrl-C; sessions are kept\n",
+        "rejoin {}\n  listening on  {scheme}://{address}\n  sessions in   {about}\n  \
+         try           curl {scheme}://{address}/readyz\n  stop with     Ctrl-C; sessions are kept\n",
         env!("CARGO_PKG_VERSION"),
     ));
     Ok(())
@@ -107,15 +113,19 @@ fn server_settings(settings: &Settings) -> ServerSettings {
             heartbeat_timeout: settings.heartbeat_timeout,
             max_heartbeat_misses: settings.max_heartbeat_misses,
             token_ttl: settings.token_ttl,
+            inactivity_timeout: settings.inactivity_timeout,
+            auto_export_interval: settings.auto_export_interval,
             max_waiting_bytes: usize::try_from(settings.buffer_bytes).unwrap_or(usize::MAX),
             lifetime: Lifetime {
                 on_disconnect,
                 disconnect_ttl: settings.disconnect_ttl,
                 session_ttl: settings.session_ttl,
             },
-            ..SessionSettings::default()
         },
-        takeover: Takeover::Replace,
+        takeover: match settings.takeover {
+            settings::Takeover::Replace => Takeover::Replace,
+            settings::Takeover::Reject => Takeover::Reject,
+        },
         state_ttl: settings.state_ttl,
     }
 }

@@ -51,6 +51,8 @@ pub(crate) struct Metrics {
     sessions: Family<InState, Gauge>,
     /// Clients attached at this moment.
     pub(crate) attached: Gauge,
+    /// WebSocket connections open at this moment, attached or not.
+    pub(crate) connections: Gauge,
     /// Sessions with an agent at work, or something on its way to the store.
     pub(crate) working: Gauge,
     /// Sessions whose time ran out.
@@ -73,6 +75,7 @@ impl Metrics {
             lost_events: Counter::default(),
             sessions: Family::default(),
             attached: Gauge::default(),
+            connections: Gauge::default(),
             working: Gauge::default(),
             expired: Counter::default(),
             duplicates: Counter::default(),
@@ -106,6 +109,7 @@ impl Metrics {
         );
         add("events_lost", "Events that clients will never see", boxed(&self.lost_events));
         add("sessions", "Sessions that go on, by state", boxed(&self.sessions));
+        add("connections", "WebSocket connections", boxed(&self.connections));
         add("sessions_working", "Sessions with work under way", boxed(&self.working));
         add("sessions_expired", "Sessions whose time ran out", boxed(&self.expired));
         add("duplicate_messages", "Messages that had been entered before", boxed(&self.duplicates));

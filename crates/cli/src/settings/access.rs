@@ -13,10 +13,16 @@ use super::scalars::Switch;
 use super::secret::Secret;
 use super::sources::Environment;
 
+/// The longest name of a caller.
+const MAX_PRINCIPAL_CHARS: usize = 255;
+
 /// The fields of `[[api_keys]]`, with what users read about them.
 pub(super) const API_KEY_FIELDS: [(&str, &str); 6] = [
     ("name", "What the key is called in logs. Required."),
-    ("principal", "Who calls with it: the owner of the sessions it makes. The name, if left out."),
+    (
+        "principal",
+        "Who calls with it: the owner of the sessions it makes, in 1 to 255 characters. The name, if left out.",
+    ),
     ("admin", "Whether it may see and end everybody's sessions. `false`, if left out."),
     ("publish", "Whether it may publish events into sessions. `false`, if left out."),
     ("key_sha256", "The SHA-256 of the key, in hex: `printf %s \"$KEY\" | sha256sum`."),
@@ -27,7 +33,7 @@ pub(super) const API_KEY_FIELDS: [(&str, &str); 6] = [
 pub(super) const JWT_FIELDS: [(&str, &str); 4] = [
     ("issuer", "Who must have made the token (`iss`). Required."),
     ("audience", "For whom it must be made (`aud`). Required."),
-    ("jwks_file", "A file with the issuer's public keys (JWKS)."),
+    ("jwks_file", "A file with the issuer's public keys (JWKS). It is read again when it changes."),
     (
         "secret_env",
         "The environment variable that holds the shared secret (HS256), in place of `jwks_file`.",
@@ -165,7 +171,7 @@ impl<'a> Fields<'a> {
     fn api_key(&mut self) -> Option<ApiKey> {
         self.refuse_unknown(&API_KEY_FIELDS);
         let (name, sha256) = (self.required("name"), self.key_hash());
-        let principal = self.text("principal").or_else(|| name.clone());
+        let principal = self.principal(name.as_deref());
         let (admin, publish) = (self.switch("admin"), self.switch("publish"));
         Some(ApiKey { name: name?, principal: principal?, admin, publish, sha256: sha256? })
     }
@@ -184,6 +190,22 @@ impl<'a> Fields<'a> {
             }
         };
         Some(Jwt { issuer: issuer?, audience: audience?, key })
+    }
+
+    /// Who calls with a key of that name.
+    fn principal(&mut self, name: Option<&str>) -> Option<String> {
+        let (field, text) = match self.text("principal") {
+            Some(text) => ("principal", text),
+            None => ("name", name?.to_owned()),
+        };
+        if !is_principal(&text) {
+            let text = format!(
+                "{field}: a principal has 1 to {MAX_PRINCIPAL_CHARS} characters, \
+                                none of them a control character"
+            );
+            self.problems.add(self.origin(field), text);
+        }
+        Some(text)
     }
 
     /// The hash that `key_sha256` holds, or that of the key that `key_env` names. A wrong hash is not
@@ -277,6 +299,13 @@ impl<'a> Fields<'a> {
             }
         }
     }
+}
+
+/// Whether `text` can name a caller: people read it in logs and lists, and it is stored with each
+/// session.
+pub(crate) fn is_principal(text: &str) -> bool {
+    let length = text.chars().take(MAX_PRINCIPAL_CHARS + 1).count();
+    (1..=MAX_PRINCIPAL_CHARS).contains(&length) && !text.chars().any(char::is_control)
 }
 
 fn parse_hash(hex: &str) -> Option<[u8; 32]> {

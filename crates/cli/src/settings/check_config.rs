@@ -31,9 +31,6 @@ pub(crate) fn check_config(config: &Config) -> String {
     }
     lines.push(Line::heading("Only in the file"));
     lines.extend(access(&config.access));
-    if config.access != Access::Open && !config.is_protected() {
-        lines.push(Line::bare("# (read and checked, not yet used: authentication)".into()));
-    }
     lines.push(Line::heading("Only in the environment"));
     let secrets = &config.secrets;
     lines.push(Line::bare(match secrets.current {

@@ -1,11 +1,11 @@
 //! What must hold between settings. A setting that is wrong by itself was told of already and takes no
 //! part here.
 
+use super::Config;
 use super::problem::{Origin, Problems};
 use super::secret::SESSION_SECRET;
 use super::size::show_size;
 use super::time::show_duration;
-use super::{Config, authentication_is_ready};
 
 /// Checks `config` as a whole. `broken` tells which settings are wrong by themselves.
 pub(super) fn check(config: &Config, broken: impl Fn(&str) -> bool, problems: &mut Problems) {
@@ -56,10 +56,9 @@ pub(super) fn check(config: &Config, broken: impl Fn(&str) -> bool, problems: &m
             || settings.listen.ip().to_canonical().is_loopback(),
         &["listen", "auth", "insecure_no_auth"],
         format!(
-            "listening on {} without authentication would let anybody in; {}listen on 127.0.0.1, or \
-             say --insecure-no-auth",
-            settings.listen,
-            if authentication_is_ready() { "set auth, " } else { "" }
+            "listening on {} without authentication would let anybody in; set auth, listen on \
+             127.0.0.1, or say --insecure-no-auth",
+            settings.listen
         ),
     );
     require(

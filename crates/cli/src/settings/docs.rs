@@ -49,8 +49,8 @@ is set.
 const FILE_ONLY: &str = "\
 ## API keys: `[[api_keys]]`
 
-Only in the file, one table for each key. Callers present a key as `Authorization: Bearer …` or `X-API-Key`. *Read and
-checked, not yet used: authentication.*
+Only in the file, one table for each key. Callers present a key as `Authorization: Bearer …` or `X-API-Key`; only its
+SHA-256 is kept.
 ";
 
 const EXAMPLE_KEY: &str = "\
@@ -65,7 +65,16 @@ key_env = \"BACKEND_KEY\"
 const JWT: &str = "\
 ## JSON web tokens: `[jwt]`
 
-Only in the file, with `auth = \"jwt\"`. The principal is the token's `sub`. *Read and checked, not yet used: authentication.*
+Only in the file, with `auth = \"jwt\"`. What must hold of a token, which callers present as `Authorization: Bearer …`:
+
+- its signature is good under a key below. The key decides the algorithm: HS256 for `secret_env`; for a JWKS its RSA keys of
+  2048 bits and more verify RS256, P-256 keys ES256, Ed25519 keys EdDSA. Other keys in it are left aside;
+- `iss` is `issuer`, `aud` is `audience` or a list with it;
+- `exp` is there and not past, `nbf`, if it is there, not ahead, with 60 s of leeway for both. A connection ends when the
+  token it came with does;
+- `sub` has 1 to 255 characters, none of them a control character. It is the principal.
+
+`rejoin_admin` and `rejoin_publish`, if they are there and `true`, allow what `admin` and `publish` allow an API key.
 ";
 
 const SECRETS: &str = "\
@@ -75,8 +84,20 @@ Secrets are never logged or printed; `check-config` only says that they are set.
 
 | variable | what it does |
 |---|---|
-| `MCP_SESSION_SECRET` | The secret that signs reconnect tokens and seals states, byte for byte, at least 32 bytes. Without it and without `key_file`, keys are made in `data_dir` on first start. Not together with `key_file`. |
-| `MCP_SESSION_SECRET_PREVIOUS` | Secrets that signed before and still verify, separated by commas, at least 32 bytes each (so one with a comma in it can't be given here). |
+| `MCP_SESSION_SECRET` | The secret that signs reconnect tokens and seals states, byte for byte, at least 32 bytes. Without it and without `key_file`, keys are made in `data_dir` on first start (with `store = \"memory\"`, a key that ends with the process). Not together with `key_file`. |
+| `MCP_SESSION_SECRET_PREVIOUS` | Secrets that signed before and still verify, separated by commas, at least 32 bytes each (so one with a comma in it can't be given here). Also with `key_file` or made keys, to move from one to the other. |
+
+A key file has one key a line, the newest first: the time it was made and the secret in base64url, with a space between. The
+first one signs, all of them verify. Lines that begin with `#` are comments. The file is refused if its group or others may
+read or change it.
+
+| command | what it does |
+|---|---|
+| `rejoin keys list` | shows the keys by id, which one signs, and when they were made |
+| `rejoin keys rotate` | makes a new key that signs from now on; with `--keep N`, only the newest N of the older ones stay |
+| `rejoin keys retire ID` | takes a key out; tokens and states it signed are refused from then on |
+
+They take the same settings as the server. One that runs notices within 5 s, or at once on SIGHUP.
 ";
 
 /// The whole page.

@@ -19,6 +19,7 @@ mod define;
 mod docs;
 mod file;
 mod flags;
+mod headers;
 mod kind;
 mod problem;
 mod remote;
@@ -33,13 +34,13 @@ mod time;
 
 use std::collections::BTreeMap;
 
-pub(crate) use access::Access;
+pub(crate) use access::{Access, ApiKey, Jwt, JwtKey, is_principal};
 pub(crate) use check_config::check_config;
-pub(crate) use choices::{LogFormat, OnDisconnect};
+pub(crate) use choices::{LogFormat, OnDisconnect, Takeover};
 pub(crate) use flags::Flags;
 pub(crate) use problem::{Origin, Problems};
-pub(crate) use remote::StoreChoice;
-pub(crate) use secret::SessionSecrets;
+pub(crate) use remote::{HttpUrl, StoreChoice};
+pub(crate) use secret::{Secret, SessionSecrets};
 pub(crate) use sources::Environment;
 pub(crate) use table::Settings;
 
@@ -89,10 +90,9 @@ impl Config {
         self.origins.get(key).unwrap_or(&Origin::Default)
     }
 
-    /// Whether callers have to prove who they are. Keys that are read but not yet asked for are no
-    /// protection.
+    /// Whether callers have to prove who they are.
     pub(crate) fn is_protected(&self) -> bool {
-        self.access != Access::Open && authentication_is_ready()
+        self.access != Access::Open
     }
 
     /// What somebody set though the server does nothing with it yet, each in one sentence. To be said
@@ -103,21 +103,12 @@ impl Config {
             let note = setting.ready.note()?;
             Some(format!("{}: {} is {note}", self.origin(setting.key), setting.key))
         };
-        let mut sentences: Vec<_> = unused.filter_map(sentence).collect();
-        if self.access != Access::Open && !self.is_protected() {
-            sentences.push("callers are not yet asked who they are, whatever auth says".into());
-        }
-        sentences
+        unused.filter_map(sentence).collect()
     }
 
     fn is_unused(&self, setting: &Setting) -> bool {
         setting.ready != Ready::Now && *self.origin(setting.key) != Origin::Default
     }
-}
-
-/// Whether the server asks callers who they are at all, in this version.
-fn authentication_is_ready() -> bool {
-    TABLE.iter().any(|setting| setting.key == "auth" && setting.ready == Ready::Now)
 }
 
 /// What the file says that `--config` or `REJOIN_CONFIG` names; nothing if none is named.

@@ -21,7 +21,7 @@ pub(crate) struct Secret(Box<[u8]>);
 
 impl Secret {
     /// The secret in an environment variable, byte for byte.
-    pub(super) fn from_os(text: &OsStr) -> Self {
+    pub(crate) fn from_os(text: &OsStr) -> Self {
         Self(text.as_encoded_bytes().into())
     }
 

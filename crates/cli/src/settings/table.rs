@@ -6,6 +6,7 @@ use super::choices::{AuthMode, LogFormat, ModernUpstream, OnDisconnect, StaleSta
 use super::define::DefaultValue::{Absent, Computed, Text};
 use super::define::Ready::{Later, Now};
 use super::define::{Setting, optional, settings};
+use super::headers::Headers;
 use super::kind::{Kind, List, Maybe, Shown};
 use super::remote::{HostName, HttpUrl, Program, StoreChoice, WebOrigin};
 use super::scalars::{Count, FilePath, ListenAddress, Switch};
@@ -26,15 +27,23 @@ settings! {
     store: StoreChoice = Text("embedded") => Now;
     /// On SIGTERM, how long work under way may take to finish before connections are closed.
     drain_timeout: Time = Text("30s") => Now;
-    /// The certificate chain (PEM) to serve TLS with; goes with `tls_key`.
-    tls_cert: Maybe<FilePath> = Absent("no TLS") => Later("TLS");
-    /// The private key (PEM) of `tls_cert`.
-    tls_key: Maybe<FilePath> = Absent("no TLS") => Later("TLS");
+    /// The certificate chain (PEM) to serve TLS with, the server's own first; goes with `tls_key`. Both
+    /// are read again on SIGHUP.
+    tls_cert: Maybe<FilePath> = Absent("no TLS") => Now;
+    /// The private key (PEM, not encrypted) of `tls_cert`.
+    tls_key: Maybe<FilePath> = Absent("no TLS") => Now;
     /// How the log is written to standard error: `text` for people, `json` for machines.
     log: LogFormat = Text("text") => Now;
     /// What is logged: `error`, `warn`, `info`, `debug`, `trace`, or directives such as
     /// `info,rejoin::store=debug`.
     log_level: Filter = Text("info") => Now;
+    /// Where to send spans: the base URL of an OpenTelemetry collector (OTLP over HTTP, protobuf), to
+    /// which `/v1/traces` is added. Attaches, resumes, appends, exports and restores are told, without
+    /// contents and without secrets.
+    otlp_endpoint: Maybe<HttpUrl> = Absent("no telemetry") => Now;
+    /// Headers for `otlp_endpoint`, as `name=value` with commas between. They are taken for secret;
+    /// flags can be seen by other users of the machine, so prefer the environment.
+    otlp_headers: Maybe<Headers> = Absent("none") => Now;
 }
 
 "Sessions" {
@@ -48,13 +57,13 @@ settings! {
     disconnect_ttl: Maybe<Time> = Absent("as session_ttl") => Now;
     /// A second client for a session that has one: `replace` hands it over, `reject` does so only for
     /// a reconnect token.
-    takeover: Takeover = Text("replace") => Later("WebSocket clients");
+    takeover: Takeover = Text("replace") => Now;
     /// Ends a session whose client, though connected, has sent nothing for this long; `off` never does.
-    inactivity_timeout: TimeOrOff = Text("off"), at_least "1ms" => Later("WebSocket clients");
+    inactivity_timeout: TimeOrOff = Text("off"), at_least "1ms" => Now;
     /// Sessions of the whole server; beyond that new ones are refused.
-    max_sessions: Count<usize> = Text("100000"), at_least "1" => Later("limits of the whole server");
+    max_sessions: Count<usize> = Text("100000"), at_least "1" => Now;
     /// Sessions of one principal; beyond that new ones are refused.
-    max_sessions_per_principal: Count<usize> = Text("10000"), at_least "1" => Later("limits of the whole server");
+    max_sessions_per_principal: Count<usize> = Text("10000"), at_least "1" => Now;
     /// Records of reconnect attempts that are kept; the oldest go first.
     audit_max: Count<usize> = Text("100000"), at_least "1" => Now;
 }
@@ -68,16 +77,16 @@ settings! {
     max_heartbeat_misses: Count<u32> = Text("2"), at_least "1" => Now;
     /// The waits between a client's attempts to reconnect, in seconds, as told to clients, which add
     /// jitter. The last one repeats.
-    reconnect_backoff: Waits = Text("1,2,4,8,16,30,60") => Later("WebSocket clients");
+    reconnect_backoff: Waits = Text("1,2,4,8,16,30,60") => Now;
     /// How many refusals a client should take before it gives up, as told to clients. An unreachable
     /// server is no refusal.
-    max_reconnect_attempts: Count<u32> = Text("5"), at_least "1" => Later("WebSocket clients");
+    max_reconnect_attempts: Count<u32> = Text("5"), at_least "1" => Now;
     /// The largest WebSocket frame that is read.
-    max_frame_bytes: Size = Text("1MiB"), at_least "1KiB" => Later("WebSocket clients");
+    max_frame_bytes: Size = Text("1MiB"), at_least "1KiB" => Now;
     /// The `Origin` headers that are accepted, such as `https://app.example`.
-    allowed_origins: List<WebOrigin> = Absent("loopback names only") => Later("Host and Origin checks");
+    allowed_origins: List<WebOrigin> = Absent("loopback names only") => Now;
     /// The names in `Host` headers that are accepted, with any port.
-    allowed_hosts: List<HostName> = Absent("loopback names only") => Later("Host and Origin checks");
+    allowed_hosts: List<HostName> = Absent("loopback names only") => Now;
 }
 
 "Buffers" {
@@ -95,19 +104,20 @@ settings! {
     /// How long a reconnect token is good for. `MCP_RECONNECT_TOKEN_EXPIRY`, in minutes, sets it too;
     /// `REJOIN_TOKEN_TTL` wins.
     token_ttl: Time = Text("15m"), at_least "1s" => Now;
-    /// A file with signing keys, the newest first, in place of `MCP_SESSION_SECRET`.
-    key_file: Maybe<FilePath> = Absent("made in data_dir") => Later("reconnect tokens over the wire");
+    /// A file with signing keys, the newest first, in place of `MCP_SESSION_SECRET`. Nobody but its owner
+    /// may have access to it.
+    key_file: Maybe<FilePath> = Absent("`keys` in data_dir, made on first start") => Now;
     /// How long an exported state can be restored.
     state_ttl: Time = Text("24h"), at_least "1s" => Now;
     /// The largest sealed state; it has to fit into a frame, so it must be below `max_frame_bytes`.
-    max_state_bytes: Size = Text("512KiB"), at_least "1KiB" => Later("export of states");
+    max_state_bytes: Size = Text("512KiB"), at_least "1KiB" => Now;
     /// A changed state is exported by itself at most this often.
-    auto_export_interval: Time = Text("60s") => Later("export of states");
+    auto_export_interval: Time = Text("60s") => Now;
 }
 
 "Access" {
     /// How callers prove who they are: `none`, `api_keys` (see `[[api_keys]]`) or `jwt` (see `[jwt]`).
-    auth: Maybe<AuthMode> = Absent("api_keys once there are any, else none") => Later("authentication");
+    auth: Maybe<AuthMode> = Absent("api_keys once there are any, else none") => Now;
     /// Lets anybody in when listening beyond loopback without authentication.
     insecure_no_auth: Switch = Text("false") => Now;
 }

@@ -134,6 +134,13 @@ impl Client {
         }
     }
 
+    /// The server lives, and that is all there is to it.
+    pub(super) fn on_heard(&mut self, now: Timestamp) {
+        if matches!(self.phase, Phase::Asking(_) | Phase::Attached) {
+            self.heard_at = now;
+        }
+    }
+
     /// When a server that says nothing counts as gone.
     pub(super) fn silence_ends(&self) -> Option<Timestamp> {
         let patience = self.heartbeat_interval.saturating_mul(limits::SILENT_INTERVALS);

@@ -32,6 +32,10 @@ pub enum Input {
     },
     /// The server said something.
     Received(ServerEvent),
+    /// The server was heard of, but what it said means nothing to a client: a ping, an event of a later
+    /// version. Also said by a driver that does not read for a while, because its application is slow:
+    /// a server is not silent while nobody listens.
+    Heard,
     /// Nothing but time has passed: [`next_deadline`](super::Client::next_deadline) is due.
     Tick,
     /// The application has a message for the agent. It is kept until it is answered for; a message

@@ -165,6 +165,7 @@ impl Client {
                 self.on_closed(code, retry_after, random, now);
             }
             Input::Received(event) => self.on_received(event, now),
+            Input::Heard => self.on_heard(now),
             Input::Tick => {}
             Input::Send { message_id, content } => self.post(message_id, Letter::Message(content)),
             Input::Cancel { message_id } => self.post(message_id, Letter::Cancel),

@@ -18,13 +18,14 @@ mod state;
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rejoin_core::keys::KeyRing;
 use rejoin_core::record::{Ending, Kind, Record, Status, Transport};
 use rejoin_core::{SessionId, Timestamp};
-use rejoin_store::Query;
+use rejoin_store::{Query, Unavailable};
+use tokio::sync::watch;
+use tokio::time::timeout;
 
 pub use denial::{Denial, StateProblem, TokenProblem};
 pub use reconnect::{Admission, Issued, Joined, Renewal};
@@ -59,6 +60,23 @@ impl Default for ServiceSettings {
     }
 }
 
+/// How far a server is on its way down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// It takes whatever comes.
+    Open,
+    /// It finishes what is under way.
+    Draining,
+    /// Connections are closed.
+    Closing,
+}
+
+/// How often it is looked whether everything has finished.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// How long connections may take to be closed.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
 /// Gives the keys that are in force at the moment.
 pub type Keys = Arc<dyn Fn() -> Arc<KeyRing> + Send + Sync>;
 
@@ -84,7 +102,7 @@ struct Inner {
     keys: Keys,
     settings: ServiceSettings,
     attempts: Attempts,
-    draining: AtomicBool,
+    phase: watch::Sender<Phase>,
     started: Timestamp,
 }
 
@@ -92,8 +110,8 @@ impl Service {
     /// A service for these sessions. Must be made inside the runtime that serves them.
     pub fn new(sessions: Sessions, keys: Keys, settings: ServiceSettings) -> Self {
         let started = sessions.clock().now();
-        let (attempts, draining) = (Attempts::default(), AtomicBool::new(false));
-        let inner = Inner { sessions, keys, settings, attempts, draining, started };
+        let (attempts, phase) = (Attempts::default(), watch::Sender::new(Phase::Open));
+        let inner = Inner { sessions, keys, settings, attempts, phase, started };
         Self { inner: Arc::new(inner) }
     }
 
@@ -117,14 +135,41 @@ impl Service {
         self.now().since(self.inner.started)
     }
 
-    /// From now on nothing new is begun: the server is going down.
-    pub fn stop_admitting(&self) {
-        self.inner.draining.store(true, Ordering::Relaxed);
+    /// From now on nothing new is begun, and clients are told that the server is going down. Returns
+    /// when what is under way has finished, or when it has taken too long; says whether it finished.
+    pub async fn drain(&self, within: Duration) -> bool {
+        self.inner.phase.send_replace(Phase::Draining);
+        self.sessions().drain().await;
+        let finished = async {
+            while self.sessions().working() > 0 {
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+        };
+        timeout(within, finished).await.is_ok()
+    }
+
+    /// Ends everything: clients are told to come back, sessions stay as they are.
+    pub async fn close(&self) -> Result<(), Unavailable> {
+        self.inner.phase.send_replace(Phase::Closing);
+        let closed = self.sessions().close().await;
+        let connections = &self.sessions().counted().connections;
+        let gone = async {
+            while connections.get() > 0 {
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+        };
+        let _ = timeout(LAST_WORDS, gone).await;
+        closed
     }
 
     /// Whether the server is going down.
     pub fn is_draining(&self) -> bool {
-        self.inner.draining.load(Ordering::Relaxed)
+        *self.inner.phase.borrow() != Phase::Open
+    }
+
+    /// How far the server is, now and later.
+    pub(crate) fn phase(&self) -> watch::Receiver<Phase> {
+        self.inner.phase.subscribe()
     }
 
     /// Makes a session for the caller.

@@ -4,13 +4,13 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::{HeaderMap, StatusCode};
-use axum::middleware::Next;
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 
-use super::Front;
 use super::answer::refuse;
 
 /// Names that are answered besides those of this machine. A host is a name without a port, an origin a
@@ -29,26 +29,35 @@ impl AllowList {
     }
 }
 
+/// The names that are answered: of hosts that are called, of origins that are come from.
+#[derive(Clone, Debug, Default)]
+pub struct Allowed {
+    /// The `Host` names.
+    pub hosts: AllowList,
+    /// The `Origin`s.
+    pub origins: AllowList,
+}
+
+/// Puts the gate before all routes of a router.
+pub fn gate(router: Router, allowed: Allowed) -> Router {
+    router.layer(from_fn_with_state(Arc::new(allowed), check))
+}
+
 /// Lets a request through if it names a host and comes from an origin that are allowed.
-pub(super) async fn check(
-    State(front): State<Arc<Front>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let settings = &front.settings;
+async fn check(State(allowed): State<Arc<Allowed>>, request: Request, next: Next) -> Response {
     let host = request.uri().authority().map(|authority| authority.as_str().to_owned());
     let host = host.or_else(|| text(request.headers(), HOST));
     let Some(host) = host else {
         return refuse(StatusCode::BAD_REQUEST, "A request needs one Host header").into_response();
     };
     let name = without_port(&host);
-    if !is_loopback(name) && !settings.hosts.has(name) {
+    if !is_loopback(name) && !allowed.hosts.has(name) {
         let sentence = "This Host is not allowed; add it to allowed_hosts";
         return refuse(StatusCode::FORBIDDEN, sentence).into_response();
     }
     if request.headers().contains_key(ORIGIN) {
         let origin = text(request.headers(), ORIGIN).unwrap_or_default();
-        if !is_loopback_origin(&origin) && !settings.origins.has(&origin) {
+        if !is_loopback_origin(&origin) && !allowed.origins.has(&origin) {
             let sentence = "This Origin is not allowed; add it to allowed_origins";
             return refuse(StatusCode::FORBIDDEN, sentence).into_response();
         }

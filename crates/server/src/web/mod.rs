@@ -20,11 +20,10 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
-use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{any, get};
 
-pub use gate::AllowList;
+pub use gate::{AllowList, Allowed, gate};
 
 use crate::access::Authenticate;
 use crate::service::Service;
@@ -32,10 +31,8 @@ use crate::service::Service;
 /// How the web side treats its clients.
 #[derive(Clone, Debug)]
 pub struct WebSettings {
-    /// The `Host` names that are answered.
-    pub hosts: AllowList,
-    /// The `Origin`s that are answered.
-    pub origins: AllowList,
+    /// Who is called, and from where.
+    pub allowed: Allowed,
     /// Whether anybody may come without a credential: then listing sessions, tokens and the audit
     /// trail are for peers on this machine only.
     pub open: bool,
@@ -50,8 +47,7 @@ pub struct WebSettings {
 impl Default for WebSettings {
     fn default() -> Self {
         Self {
-            hosts: AllowList::default(),
-            origins: AllowList::default(),
+            allowed: Allowed::default(),
             open: true,
             max_frame_bytes: 1024 * 1024,
             reconnect_backoff: rejoin_core::limits::BACKOFF.to_vec(),
@@ -70,12 +66,13 @@ pub(crate) struct Front {
 /// The routes, ready to be merged into a router or served. Serve it with
 /// `into_make_service_with_connect_info::<SocketAddr>()`, so that callers have an address.
 pub fn router(service: Service, access: Arc<dyn Authenticate>, settings: WebSettings) -> Router {
+    let allowed = settings.allowed.clone();
     let front = Arc::new(Front { service, access, settings });
-    Router::new()
+    let routes = Router::new()
         .route("/ws", any(ws::upgrade))
         .route("/metrics", get(metrics))
-        .layer(from_fn_with_state(Arc::clone(&front), gate::check))
-        .with_state(front)
+        .with_state(front);
+    gate(routes, allowed)
 }
 
 /// What was counted, for Prometheus.

@@ -11,8 +11,8 @@ fn listening_beyond_loopback_needs_authentication_or_a_word() {
     let beyond = ["--listen", "0.0.0.0:8181"];
     assert!(load("", &[], &["--listen", "0.0.0.0:8181", "--insecure-no-auth"]).is_ok());
     assert!(load("", &[], &["--listen", "[::1]:8181"]).is_ok());
-    // Keys that nobody asks for yet protect nothing.
-    assert_eq!(load(file, &[("A_KEY", "x")], &beyond).is_ok(), authentication_is_ready());
+    assert!(load("", &[], &beyond).is_err());
+    assert!(load(file, &[("A_KEY", "x")], &beyond).is_ok());
     assert!(load(file, &[("A_KEY", "x"), ("REJOIN_AUTH", "none")], &beyond).is_err());
 }
 
@@ -106,4 +106,18 @@ fn session_secrets_are_taken_byte_for_byte_and_must_be_long() {
             "--key-file: key_file and MCP_SESSION_SECRET are both set, and only one of them can sign; unset one"
         ]
     );
+}
+
+#[test]
+fn a_principal_has_255_characters_at_most_and_no_control_characters() {
+    let file = |principal: &str| {
+        format!("[[api_keys]]\nname = 'a'\nkey_env = 'A_KEY'\nprincipal = {principal}")
+    };
+    let load = |principal: &str| load(&file(principal), &[("A_KEY", "x")], &[]);
+    assert!(load(&format!("'{}'", "ü".repeat(255))).is_ok());
+    for bad in ["''", "\"a\\nb\"", &format!("'{}'", "a".repeat(256))] {
+        let problem = "rejoin.toml:4: principal: a principal has 1 to 255 characters, none of them a \
+                       control character";
+        assert_eq!(load(bad).unwrap_err(), [problem]);
+    }
 }

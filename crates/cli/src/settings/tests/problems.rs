@@ -92,7 +92,7 @@ fn settings_that_contradict_each_other_are_refused_where_they_can_be_put_right()
             "",
             &["--listen", "0.0.0.0:80"],
             "--listen: listening on 0.0.0.0:80 without authentication would let anybody in; \
-             listen on 127.0.0.1, or say --insecure-no-auth",
+             set auth, listen on 127.0.0.1, or say --insecure-no-auth",
         ),
     ];
     for (file, flags, expected) in cases {

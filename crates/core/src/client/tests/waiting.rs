@@ -166,6 +166,15 @@ fn a_server_that_never_answers_the_request_is_given_up_too() {
 }
 
 #[test]
+fn a_server_that_was_merely_heard_of_is_not_silent() {
+    let mut scene = Scene::attached();
+    scene.pass(seconds(50));
+    scene.input(Input::Heard);
+    assert_eq!(scene.take(), []);
+    assert_eq!(scene.wait(), seconds(60), "patience begins anew");
+}
+
+#[test]
 fn a_server_without_heartbeats_may_be_silent() {
     let mut scene = Scene::attached();
     let heartbeat_interval = Duration::ZERO;

@@ -15,6 +15,7 @@ use rejoin_core::record::{Record, Transport};
 use rejoin_core::{LogId, SessionId, Timestamp};
 use rejoin_store::Unavailable;
 use serde_json::json;
+use tokio::sync::watch;
 use tokio::time::sleep_until;
 
 use super::outbox::Outbox;
@@ -22,8 +23,9 @@ use super::words::{self, Trouble};
 use super::{frames, frames::Unreadable};
 use crate::access::Caller;
 use crate::attachment::{Attachment, Told};
+use crate::metrics::Counted;
 use crate::random;
-use crate::service::{Service, Visitor};
+use crate::service::{Phase, Service, Visitor};
 use crate::web::Front;
 
 /// How long a client that brings no credential has to say who it is.
@@ -60,6 +62,8 @@ pub(super) struct Connection {
     /// Events were written and the session is to be told when the socket has taken them.
     pub(super) events_out: bool,
     idle: Idle,
+    phase: watch::Receiver<Phase>,
+    _counted: Counted,
     /// When it is dropped whether or not its close has arrived.
     closing: Option<Timestamp>,
 }
@@ -113,6 +117,9 @@ impl Connection {
         let id = format!("conn_{:024x}", u128::from_le_bytes(random::bytes()?) >> 32);
         let visitor = caller.map(|caller| Visitor::over(Transport::WebSocket, caller, address));
         let next_beat = now + front.service.sessions().settings().session.heartbeat_interval;
+        let phase = front.service.phase();
+        let mut counted = Counted::by(&front.service.sessions().counted().connections);
+        counted.set(true);
         Ok(Self {
             front,
             id,
@@ -124,6 +131,8 @@ impl Connection {
             bad: VecDeque::new(),
             events_out: false,
             idle: Idle { opened: now, heard: now, next_beat },
+            phase,
+            _counted: counted,
             closing: None,
         })
     }
@@ -163,6 +172,7 @@ impl Connection {
                 self.out.text(reply);
                 Next::GoOn
             }
+            () = next_phase(&mut self.phase) => self.on_phase(),
             () = sleep_until(wake) => self.on_deadline(),
             frame = stream.next(), if takes_requests || closing => match frame {
                 Some(Ok(message)) => self.on_message(message).await,
@@ -279,6 +289,20 @@ impl Connection {
         credential.into_iter().chain(idle).min().unwrap_or(far_off).min(far_off)
     }
 
+    /// The server is on its way down. Whoever is attached hears of it from its session.
+    fn on_phase(&mut self) -> Next {
+        let phase = *self.phase.borrow_and_update();
+        match (phase, &self.attached) {
+            (Phase::Open, _) | (_, Some(_)) => Next::GoOn,
+            (Phase::Draining, None) => {
+                let sentence = "The server is going down and will be back";
+                self.out.text(words::notice(None, "draining", sentence, self.now()));
+                Next::GoOn
+            }
+            (Phase::Closing, None) => Next::Close(CloseCode::Draining),
+        }
+    }
+
     fn silent_at(&self) -> Timestamp {
         self.idle.heard + self.service().sessions().settings().session.heartbeat_timeout
     }
@@ -348,6 +372,13 @@ async fn next_told(attached: &mut Option<Attached>) -> Option<Told> {
     match attached {
         Some(attached) => attached.attachment.next().await,
         None => std::future::pending().await,
+    }
+}
+
+/// Waits until the server goes a step further on its way down.
+async fn next_phase(phase: &mut watch::Receiver<Phase>) {
+    if phase.changed().await.is_err() {
+        std::future::pending::<()>().await; // the service is gone, and with it everything else
     }
 }
 

@@ -1,0 +1,72 @@
+//! The web side of the server: every route it answers, and serving them until it stops.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use axum::Router;
+use rejoin::service::{Service, ServiceSettings};
+use rejoin::web::{self, AllowList, Allowed, WebSettings};
+
+use super::health::{self, Health};
+use crate::access;
+use crate::listener::Listener;
+use crate::settings::{Access, Config, Settings};
+
+/// How long a connection may take to finish its last answer.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// All routes.
+pub(crate) fn routes(config: &Config, service: Service, health: &Arc<Health>) -> Result<Router> {
+    let access = access::authenticator(&config.access)?;
+    let settings = web_settings(config);
+    let allowed = settings.allowed.clone();
+    let health = web::gate(health::routes(Arc::clone(health)), allowed);
+    Ok(web::router(service, access, settings).merge(health))
+}
+
+/// Answers on `listener` until the server stops.
+pub(crate) async fn serve(listener: Listener, routes: Router, health: Arc<Health>) -> Result<()> {
+    let stopping = Arc::clone(&health);
+    let service = routes.into_make_service_with_connect_info::<SocketAddr>();
+    let server = axum::serve(listener.with_peers(), service)
+        .with_graceful_shutdown(async move { stopping.stopped().await })
+        .into_future();
+    let too_long = async {
+        health.stopped().await;
+        tokio::time::sleep(LAST_WORDS).await;
+    };
+    tokio::select! {
+        served = server => served.context("the listener failed"),
+        () = too_long => Ok(()),
+    }
+}
+
+/// What the service is to hold its callers to.
+pub(crate) fn service_settings(settings: &Settings) -> ServiceSettings {
+    ServiceSettings {
+        max_state_bytes: bytes(settings.max_state_bytes),
+        max_sessions: settings.max_sessions,
+        max_sessions_per_principal: settings.max_sessions_per_principal,
+        client_session_ids: settings.client_session_ids,
+    }
+}
+
+fn web_settings(config: &Config) -> WebSettings {
+    let settings = &config.settings;
+    WebSettings {
+        allowed: Allowed {
+            hosts: AllowList::of(settings.allowed_hosts.iter().map(String::as_str)),
+            origins: AllowList::of(settings.allowed_origins.iter().map(String::as_str)),
+        },
+        open: config.access == Access::Open,
+        max_frame_bytes: bytes(settings.max_frame_bytes),
+        reconnect_backoff: settings.reconnect_backoff.clone(),
+        max_reconnect_attempts: settings.max_reconnect_attempts,
+    }
+}
+
+fn bytes(size: u64) -> usize {
+    usize::try_from(size).unwrap_or(usize::MAX)
+}
