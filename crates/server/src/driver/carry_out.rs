@@ -14,6 +14,7 @@ use rejoin_store::{Body, Failure, PageLimit, Unavailable};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::oneshot;
 use tokio::time::sleep;
+use tracing::{Instrument as _, debug_span};
 
 use super::{Done, Driver};
 use crate::attachment::Told;
@@ -138,7 +139,9 @@ impl Driver {
 
     fn append(&mut self, append: Append<Body>) {
         let (shared, id) = (Arc::clone(&self.shared), self.id.clone());
-        self.agent_lane.push(async move {
+        let events = append.events.len();
+        let span = debug_span!(target: "rejoin", "append", session = %id, events);
+        let append = async move {
             match append_refused(shared.store.append(&id, append).await) {
                 // Another process has written since this driver read the session: the next driver
                 // will read it again.
@@ -151,7 +154,8 @@ impl Driver {
                 }
                 Err(unavailable) => Done::Failed(unavailable),
             }
-        });
+        };
+        self.agent_lane.push(append.instrument(span));
     }
 
     /// Ends the session because a client wants it: it stays connected, everybody else is closed.

@@ -14,6 +14,8 @@ use rejoin_core::token::{self, Claims, Grant, TokenRefusal};
 use rejoin_core::{Generation, Principal, SessionId, Timestamp};
 use rejoin_store::Unavailable;
 use rejoin_store::audit::AuditRecord;
+use tracing::field::Empty;
+use tracing::{Instrument as _, Span, debug_span};
 
 use super::rate::Rate;
 use super::{Denial, Service, TokenProblem, Visitor, transport_word};
@@ -108,7 +110,8 @@ impl Service {
         id: &SessionId,
         transport: Transport,
     ) -> Result<Joined, Denial> {
-        self.attach(visitor, id, transport, None, None).await
+        let span = debug_span!(target: "rejoin", "attach", session = %id, transport = visitor.over);
+        self.attach(visitor, id, transport, None, None).instrument(span).await
     }
 
     /// Attaches the caller to a session of its own that was there before.
@@ -119,8 +122,12 @@ impl Service {
         transport: Transport,
         admission: Admission,
     ) -> Result<Joined, Denial> {
-        let outcome = self.try_join(visitor, id, transport, admission).await;
-        self.conclude(visitor, id, "reconnect", outcome).await
+        let span = resume_span(id, visitor.over);
+        let outcome = async {
+            let outcome = self.try_join(visitor, id, transport, admission).await;
+            self.conclude(visitor, id, "reconnect", outcome).await
+        };
+        outcome.instrument(span).await
     }
 
     async fn try_join(
@@ -182,8 +189,11 @@ impl Service {
         id: &SessionId,
         token: String,
     ) -> Result<Renewal, Denial> {
-        let outcome = self.try_renew(visitor, id, token).await;
-        self.conclude(visitor, id, "reconnect", outcome).await
+        let outcome = async {
+            let outcome = self.try_renew(visitor, id, token).await;
+            self.conclude(visitor, id, "reconnect", outcome).await
+        };
+        outcome.instrument(resume_span(id, visitor.over)).await
     }
 
     async fn try_renew(
@@ -343,6 +353,7 @@ impl Service {
         });
         let reason = outcome.as_ref().err().map_or(Reason::Reconnected, Denial::reason);
         self.sessions().counted().attempted(visitor.over, reason);
+        Span::current().record("reason", reason.as_str());
         let record = AuditRecord {
             at: now,
             session_id: Some(id.clone()),
@@ -357,6 +368,11 @@ impl Service {
         }
         outcome
     }
+}
+
+/// The span of an attempt, which is given its reason when it ends.
+fn resume_span(id: &SessionId, transport: &'static str) -> Span {
+    debug_span!(target: "rejoin", "resume", session = %id, transport, reason = Empty)
 }
 
 impl Visitor {

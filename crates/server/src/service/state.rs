@@ -11,6 +11,8 @@ use rejoin_core::seal::{self, OpenedState, StateFacts};
 use rejoin_core::state::{Create, NewSnapshot, Restore};
 use rejoin_core::{Epoch, InSeq, LogId, Seq, SessionId, Timestamp};
 use serde_json::{Map, Value};
+use tracing::field::Empty;
+use tracing::{Instrument as _, debug_span};
 
 use super::reconnect::Joined;
 use super::{Denial, Service, StateProblem, Visitor};
@@ -94,8 +96,7 @@ impl Service {
         include: Include,
     ) -> Result<Exported, Denial> {
         let record = self.active(visitor, id).await?;
-        let span = tracing::info_span!(target: "rejoin", "export", session = %id);
-        tracing::Instrument::instrument(self.export_record(&record, include), span).await
+        self.export_record(&record, include).await
     }
 
     /// Exports the state of a session to the client that is attached to it.
@@ -104,6 +105,11 @@ impl Service {
         record: &Record,
         include: Include,
     ) -> Result<Exported, Denial> {
+        let span = debug_span!(target: "rejoin", "export", session = %record.id());
+        self.seal(record, include).instrument(span).await
+    }
+
+    async fn seal(&self, record: &Record, include: Include) -> Result<Exported, Denial> {
         let snapshot = self.sessions().store().snapshot(record.id()).await?;
         let exported_at = self.now();
         let lifetime = self.sessions().settings().state_ttl;
@@ -151,11 +157,17 @@ impl Service {
             Ok(opened) => opened.facts.session_id.clone(),
             Err(_) => unread(&request.signed_state),
         };
-        let outcome = match opened {
-            Ok(opened) => self.go_on(visitor, opened, request.asked, transport).await,
-            Err(error) => Err(error.into()),
+        let span = debug_span!(
+            target: "rejoin", "restore", session = %named, transport = visitor.over, reason = Empty
+        );
+        let outcome = async {
+            let outcome = match opened {
+                Ok(opened) => self.go_on(visitor, opened, request.asked, transport).await,
+                Err(error) => Err(error.into()),
+            };
+            self.conclude(visitor, &named, "restore", outcome).await
         };
-        self.conclude(visitor, &named, "restore", outcome).await
+        outcome.instrument(span).await
     }
 
     async fn go_on(
