@@ -1,5 +1,6 @@
 //! Running the server: open the store, listen, say where, and stop in an orderly way.
 
+mod agents;
 mod front;
 mod health;
 mod opening;
@@ -46,19 +47,22 @@ async fn serve(config: &Config) -> Result<()> {
     let listener = Listener::bind(settings.listen, acceptor)
         .await
         .with_context(|| format!("cannot listen on {}", settings.listen))?;
-    let sessions = Sessions::builder(store)
+    let sessions = agents::add(Sessions::builder(store), settings)?
         .settings(server_settings)
         .clock(clock)
         .start()
         .map_err(|unavailable| anyhow!(unavailable))?;
-    sessions.resume_work().await?;
+    let resumed = sessions.resume_work().await?;
+    if resumed > 0 {
+        tracing::info!(sessions = resumed, "work that was under way goes on");
+    }
 
     let health = Arc::new(Health::ready());
     let current = keys.clone();
     let service_settings = front::service_settings(settings);
     let service = Service::new(sessions, Arc::new(move || current.current()), service_settings);
     let routes = front::routes(config, service.clone(), &health)?;
-    greet(&listener, &about)?;
+    greet(&listener, &about, &agents::about(settings))?;
     let reload = tokio::spawn(Reload::listen(keys, tls)?.run());
     let server = tokio::spawn(front::serve(listener, routes, Arc::clone(&health)));
 
@@ -89,14 +93,16 @@ async fn serve(config: &Config) -> Result<()> {
 }
 
 /// Says where it listens, where its data is and what to try next.
-fn greet(listener: &Listener, about: &str) -> Result<()> {
+fn greet(listener: &Listener, about: &str, agent: &str) -> Result<()> {
     let address = listener.local_addr().context("the listener has no address")?;
-    let scheme = listener.scheme();
-    tracing::info!(%address, store = about, version = env!("CARGO_PKG_VERSION"), "listening");
+    let (scheme, version) = (listener.scheme(), env!("CARGO_PKG_VERSION"));
+    tracing::info!(%address, store = about, agent, version, "listening");
     crate::say(&format!(
-        "rejoin {}\n  listening on  {scheme}://{address}\n  sessions in   {about}\n  \
-         try           curl {scheme}://{address}/readyz\n  stop with     Ctrl-C; sessions are kept\n",
-        env!("CARGO_PKG_VERSION"),
+        "rejoin {version}\n  listening on  {scheme}://{address}\n  sessions in   {about}\n  \
+         agent         {agent}\n  \
+         try           rejoin demo\n                \
+         curl -X POST {scheme}://{address}/api/sessions\n  \
+         stop with     Ctrl-C; sessions are kept\n",
     ));
     Ok(())
 }
@@ -127,5 +133,6 @@ fn server_settings(settings: &Settings) -> ServerSettings {
             settings::Takeover::Reject => Takeover::Reject,
         },
         state_ttl: settings.state_ttl,
+        agent_idle_ttl: agents::idle_ttl(settings),
     }
 }

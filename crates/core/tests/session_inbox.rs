@@ -5,8 +5,8 @@ mod common;
 
 use common::live::*;
 use common::*;
-use rejoin_core::limits;
-use rejoin_core::session::{Covering, Settings};
+use rejoin_core::session::{Covering, Input, Settings, Workload};
+use rejoin_core::{InSeq, limits};
 
 fn live(covering: Covering) -> Live {
     let mut live = Live::new();
@@ -232,4 +232,41 @@ fn a_message_that_the_store_refuses_is_not_handed_over() {
     live.sends(A, "a");
     assert_eq!(live.heard_by("sender"), ["A: refused: the session has ended"]);
     assert!(live.heard_by("agent").is_empty());
+}
+
+#[test]
+fn an_entry_that_still_waits_to_be_taken_covers_nothing() {
+    let mut live = live(Covering::Unknown);
+    live.agent_takes = false;
+    for id in ["a", "b", "c"] {
+        live.sends(A, id);
+    }
+    assert_eq!(live.heard_by("agent").len(), 3, "they were handed over");
+    assert_eq!(live.store.waiting(), [1, 2, 3]);
+    live.happens(Input::Took { in_seq: InSeq::new(2) });
+    assert_eq!(live.store.waiting(), [2, 3]);
+    assert_eq!(live.session.workload(), Workload::Waiting);
+}
+
+#[test]
+fn what_an_agent_took_that_never_names_an_entry_is_covered_when_it_is_let_go_in_peace() {
+    let mut live = live(Covering::Unknown);
+    live.sends(A, "a");
+    assert_eq!(live.session.workload(), Workload::Unsure);
+    live.happens(Input::AgentIdle);
+    assert!(live.store.waiting().is_empty());
+    assert_eq!(live.session.workload(), Workload::Nothing);
+    live.agent_dies();
+    live.agent_starts(Covering::Unknown);
+    live.sends(A, "b");
+    live.sends(A, "c");
+    assert_eq!(live.store.waiting(), [3], "it is still not known to name entries");
+}
+
+#[test]
+fn an_agent_that_names_entries_is_believed_when_it_is_let_go() {
+    let mut live = live(Covering::Named);
+    live.sends(A, "a");
+    live.happens(Input::AgentIdle);
+    assert_eq!(live.store.waiting(), [1]);
 }

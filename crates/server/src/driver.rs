@@ -167,7 +167,8 @@ impl Driver {
             self.notice_gone();
             self.carry_out_all();
             self.look_after_agent();
-            self.at_work.set(self.has_work_here() || self.session.awaits_store());
+            let at_work = self.has_work_here() && !self.seat.has_given_up();
+            self.at_work.set(at_work || self.session.awaits_store());
             self.attached.set(self.session.record().attached.is_some());
             if self.shared.is_stopping() {
                 break self.finish().await;
@@ -196,7 +197,7 @@ impl Driver {
             done = self.client_lane.next() => done,
             done = self.agent_lane.next() => done,
             Some(done) = self.reads.next() => done,
-            ended = self.seat.ended() => self.agent_ended(ended),
+            event = self.seat.event() => self.on_seat_event(event),
             () = stopped(&mut self.stop) => Done::Nothing,
             () = sleep_until(wake) => Done::Happened(Input::Tick),
             Some(command) = self.commands.recv(), if takes_commands => self.on_command(command),
@@ -241,19 +242,26 @@ impl Driver {
         while let Ok(command) = self.commands.try_recv() {
             drop(command); // whoever waits for it is told that the session is not served any more
         }
-        self.seat.dismiss();
+        self.seat.dismiss(self.shared.clock.now());
         for attachment in self.outlets.keys().copied().collect::<Vec<_>>() {
             self.leave(attachment, LeaveReason::Closed(CloseCode::Draining));
         }
         loop {
             self.carry_out_all();
-            self.give_up_lease();
-            if self.client_lane.is_empty() && self.agent_lane.is_empty() {
+            let now = self.shared.clock.now();
+            self.seat.abort_if_overdue(now);
+            let vacant = !self.seat.is_occupied();
+            let leased = vacant && self.give_up_lease(); // whoever takes it next is alone at work
+            let calm = self.client_lane.is_empty() && self.agent_lane.is_empty();
+            if vacant && calm && !leased {
                 return Ok(());
             }
+            let overdue = self.seat.deadlines(now).min().unwrap_or(now + FAR_OFF);
             let done = tokio::select! {
                 done = self.client_lane.next() => done,
                 done = self.agent_lane.next() => done,
+                event = self.seat.event() => self.on_seat_event(event),
+                () = sleep_until(self.shared.clock.instant(overdue)) => Done::Nothing,
             };
             if !matches!(done, Done::Start(_)) {
                 self.take_in(done)?;

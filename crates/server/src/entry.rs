@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct EntryBody {
     /// What it says; nothing for a cancel.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub content: Option<Box<RawValue>>,
     /// The id the client gave it, if it gave one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -27,5 +27,49 @@ impl EntryBody {
     pub fn from_body(body: &[u8]) -> Self {
         let empty = Self { content: None, message_id: None };
         serde_json::from_slice(body).unwrap_or(empty)
+    }
+    /// What was stored, for an agent. Bytes that are none of ours, which whoever embeds the library may
+    /// send, are content as text.
+    pub(crate) fn for_agent(body: &[u8]) -> Self {
+        serde_json::from_slice(body).unwrap_or_else(|_| {
+            let text = String::from_utf8_lossy(body);
+            Self { content: serde_json::value::to_raw_value(&text).ok(), message_id: None }
+        })
+    }
+
+    /// The content as JSON; `null` if there is none.
+    pub(crate) fn content_json(&self) -> &str {
+        self.content.as_deref().map_or("null", RawValue::get)
+    }
+}
+
+/// A `null` that is there is content, unlike none.
+fn present<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::<RawValue>::deserialize(from).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn content_is_kept_byte_for_byte_and_what_is_absent_stays_absent() {
+        for text in [
+            r#"{"content":{"b": 1.50, "a":[]},"message_id":"m-1"}"#,
+            r#"{"content":null}"#,
+            r#"{"content":"hi"}"#,
+            r#"{"message_id":"m-1"}"#,
+            "{}",
+        ] {
+            let body = EntryBody::from_body(text.as_bytes()).to_body();
+            assert_eq!(&*body, text.as_bytes(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_content_of_a_cancel_reads_as_null_and_that_of_others_as_it_is() {
+        assert_eq!(EntryBody::for_agent(b"{}").content_json(), "null");
+        assert_eq!(EntryBody::for_agent(br#"{"content":[1]}"#).content_json(), "[1]");
+        assert_eq!(EntryBody::for_agent(b"hello").content_json(), r#""hello""#);
     }
 }

@@ -40,6 +40,7 @@
 
 mod access;
 mod agent;
+pub mod agents;
 mod attachment;
 mod clock;
 mod driver;
@@ -64,7 +65,7 @@ pub use rejoin_core as core;
 pub use rejoin_store as store;
 
 pub use access::{Authenticate, Caller, Open, Unauthorized};
-pub use agent::{Agent, Seat, Start};
+pub use agent::{Agent, Saying, Seat, Start, Voice};
 pub use attachment::{Attachment, Line, Posted, Told};
 pub use clock::Clock;
 pub use entry::EntryBody;

@@ -21,6 +21,7 @@ use rejoin_store::{Failure, Query, Store, Unavailable};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use crate::agent::Agent;
+use crate::agents::AgentCounts;
 use crate::attachment::{Attachment, Line, Outgoing, WAITING_TELLS};
 use crate::clock::Clock;
 use crate::driver::Command;
@@ -44,6 +45,9 @@ pub struct ServerSettings {
     pub takeover: Takeover,
     /// How long an exported state is good.
     pub state_ttl: Duration,
+    /// How long an agent is kept that has nothing to do and no client; at once if it is zero, as it
+    /// should be where starting one costs nothing.
+    pub agent_idle_ttl: Duration,
 }
 
 impl Default for ServerSettings {
@@ -52,6 +56,7 @@ impl Default for ServerSettings {
             session: Settings::default(),
             takeover: Takeover::Replace,
             state_ttl: Duration::from_secs(24 * 60 * 60),
+            agent_idle_ttl: Duration::ZERO,
         }
     }
 }
@@ -141,6 +146,7 @@ impl Builder {
             process: ProcessId::from_random(random::bytes()?),
             hook: self.hook,
             agent: self.agent,
+            agent_counts: Arc::default(),
             claims: Claims::default(),
             deadlines: Notify::new(),
             tasks: Tasks::new(),
@@ -317,6 +323,11 @@ impl Sessions {
     /// How they are treated.
     pub fn settings(&self) -> &ServerSettings {
         &self.shared.settings
+    }
+
+    /// What happened to agents so far.
+    pub fn agent_counts(&self) -> &AgentCounts {
+        &self.shared.agent_counts
     }
 
     /// How many sessions are live in this process.

@@ -14,6 +14,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, mpsc, watch};
 
 use crate::agent::Agent;
+use crate::agents::AgentCounts;
 use crate::clock::Clock;
 use crate::driver::{Command, WAITING_COMMANDS, drive};
 use crate::hook::{Claims, Lifecycle, SessionHook};
@@ -30,6 +31,7 @@ pub(crate) struct Shared {
     pub(crate) process: ProcessId,
     pub(crate) hook: Option<Arc<dyn SessionHook>>,
     pub(crate) agent: Option<Arc<dyn Agent>>,
+    pub(crate) agent_counts: Arc<AgentCounts>,
     /// Disconnects that the hook has not decided about yet.
     pub(crate) claims: Claims,
     /// Woken when a deadline in the store may have come nearer.

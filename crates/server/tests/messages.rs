@@ -85,14 +85,29 @@ async fn an_agent_that_panics_is_started_from_its_state_with_what_that_does_not_
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_that_returns_without_doing_its_work_is_started_once_a_second() {
+async fn an_agent_that_returns_without_doing_its_work_five_times_is_given_up_until_somebody_comes()
+{
     let agent = agents::Returns::default();
     let starts = Arc::clone(&agent.0);
+    let starts = || starts.load(Ordering::SeqCst);
     let world = world_with(settings(), |b| b.agent(agent)).await;
     world.send("work").await;
-    pass(10 * SECOND).await;
-    let count = starts.load(Ordering::SeqCst);
-    assert!((8..=12).contains(&count), "started {count} times in ten seconds");
+    pass(MINUTE).await;
+    assert_eq!((starts(), world.record().await.head.get()), (5, 1));
+    world.say(&["a backend is nobody new"]).await;
+    pass(MINUTE).await;
+    assert_eq!((starts(), world.record().await.head.get()), (5, 2));
+    world.send("more").await;
+    pass(MINUTE).await;
+    assert_eq!((starts(), world.record().await.head.get()), (10, 3));
+    let mut reader = world.attach_after(2).await;
+    let failed = reader.until("replayed").await.pop().unwrap();
+    assert!(failed.contains("agent.failed") && failed.contains("AGENT_FAILED"), "{failed}");
+    pass(MINUTE).await;
+    assert_eq!((starts(), world.record().await.head.get()), (15, 4), "a client attached");
+    let counts = world.sessions.agent_counts();
+    assert_eq!(counts.given_up.load(Ordering::Relaxed), 3);
+    assert_eq!(counts.restarts.load(Ordering::Relaxed), 4 * 3 + 2);
 }
 
 #[tokio::test(start_paused = true)]

@@ -39,7 +39,7 @@ pub(crate) use check_config::check_config;
 pub(crate) use choices::{LogFormat, OnDisconnect, Takeover};
 pub(crate) use flags::Flags;
 pub(crate) use problem::{Origin, Problems};
-pub(crate) use remote::{HttpUrl, StoreChoice};
+pub(crate) use remote::{HttpUrl, Program, StoreChoice};
 pub(crate) use secret::{Secret, SessionSecrets};
 pub(crate) use sources::Environment;
 pub(crate) use table::Settings;

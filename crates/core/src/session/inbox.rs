@@ -65,22 +65,13 @@ impl Session {
         }
     }
 
-    pub(super) fn on_entries(&mut self, after: InSeq, entries: Vec<StoredEntry>, now: Timestamp) {
+    pub(super) fn on_entries(&mut self, after: InSeq, entries: Vec<StoredEntry>) {
         if !self.agent.expects_entries(after) {
             return; // another agent has begun since
         }
-        let handed_before = self.agent.handed();
         let Some(last) = entries.last().map(|entry| entry.in_seq) else { return };
         self.agent.hand(last);
         self.emit(Output::Hand(entries));
-        if self.agent.covers_by_next() {
-            // An agent that never says what it has dealt with gets only the newest again after a
-            // crash, so everything before that one is covered by handing it over.
-            let cover = last.previous().max(handed_before);
-            if cover > self.record.covered {
-                self.cover(cover, now);
-            }
-        }
         self.ask_for_entries();
     }
 }

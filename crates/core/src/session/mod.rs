@@ -32,7 +32,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 pub use attach::{AttachRequest, Confirmed, LeaveReason};
-pub use publish::{Covering, Publication, PublishRefused, Published};
+pub use publish::{Covering, Publication, PublishRefused, Published, Workload};
 
 use self::attach::Attachment;
 use self::publish::AgentSide;
@@ -127,6 +127,14 @@ pub enum Input {
         /// Whether the agent says itself which entries it has dealt with.
         covering: Covering,
     },
+    /// The agent has taken an entry that it was handed, and with it all before.
+    Took {
+        /// Which.
+        in_seq: InSeq,
+    },
+    /// The agent has taken everything and been silent for so long that it is let go: if it never says
+    /// what it has dealt with, that counts as dealt with now.
+    AgentIdle,
     /// The agent has died or was stopped. What its state does not cover is handed to the next one.
     AgentGone,
     /// Entries that an [`Output::ReadEntries`] asked for.
@@ -378,7 +386,9 @@ impl Session {
             Input::Leased { term } => self.on_leased(term),
             Input::AgentReady { covering } => self.on_agent_ready(covering),
             Input::AgentGone => self.on_agent_gone(),
-            Input::Entries { after, entries } => self.on_entries(after, entries, now),
+            Input::Took { in_seq } => self.on_took(in_seq, now),
+            Input::AgentIdle => self.on_agent_idle(now),
+            Input::Entries { after, entries } => self.on_entries(after, entries),
             Input::Publish { ticket, publication } => self.on_publish(ticket, *publication, now),
             Input::Appended(answer) => self.on_appended(answer, now),
             Input::Ended { by } => self.on_ended(by),

@@ -51,9 +51,20 @@ pub enum Covering {
     /// It says so, with `in_seq`.
     Named,
     /// Nobody knows yet whether it will say so; until it does, an entry counts as dealt with when
-    /// the next one is handed over.
+    /// it takes the next one.
     #[default]
     Unknown,
+}
+
+/// What there is to do for an agent, as far as that can be known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Workload {
+    /// Nothing: every entry is dealt with.
+    Nothing,
+    /// It has taken every entry and never says what it has dealt with: it may be at work or not.
+    Unsure,
+    /// There are entries that it has not dealt with.
+    Waiting,
 }
 
 /// The agent's side of a session in this process.
@@ -75,6 +86,8 @@ struct Running {
     covering: Covering,
     /// The last entry the agent was handed.
     handed: InSeq,
+    /// The last entry it took from what it was handed.
+    taken: InSeq,
     /// The entry after which more were asked for and have not come yet.
     asked: Option<InSeq>,
 }
@@ -123,18 +136,16 @@ impl AgentSide {
         }
     }
 
-    pub(super) fn handed(&self) -> InSeq {
-        self.running.as_ref().map_or(InSeq::ZERO, |running| running.handed)
-    }
-
     pub(super) fn hand(&mut self, last: InSeq) {
         if let Some(running) = &mut self.running {
             running.handed = running.handed.max(last);
         }
     }
 
-    pub(super) fn covers_by_next(&self) -> bool {
-        self.running.as_ref().is_some_and(|running| running.covering == Covering::Unknown)
+    /// The last entry that was taken by an agent that covers entries by taking the next.
+    fn taken_unnamed(&self) -> Option<InSeq> {
+        let unnamed = |running: &&Running| running.covering == Covering::Unknown;
+        self.running.as_ref().filter(unnamed).map(|running| running.taken)
     }
 }
 
@@ -148,8 +159,41 @@ impl Session {
         let named = self.record.snapshot.is_some_and(|mark| mark.named);
         let covering = if named { Covering::Named } else { covering };
         let handed = self.record.covered;
-        self.agent.running = Some(Running { covering, handed, asked: None });
+        self.agent.running = Some(Running { covering, handed, taken: handed, asked: None });
         self.ask_for_entries();
+    }
+
+    /// An agent that never says what it has dealt with gets only the newest again after a crash, so
+    /// everything before that one is covered by taking it.
+    pub(super) fn on_took(&mut self, in_seq: InSeq, now: Timestamp) {
+        let Some(running) = &mut self.agent.running else { return };
+        running.taken = running.taken.max(in_seq);
+        if running.covering == Covering::Unknown {
+            self.cover_unnamed(in_seq.previous(), now);
+        }
+    }
+
+    /// It has been silent for so long that what it took counts as dealt with; one that says itself
+    /// what it has dealt with is believed.
+    pub(super) fn on_agent_idle(&mut self, now: Timestamp) {
+        if let Some(taken) = self.agent.taken_unnamed() {
+            self.cover_unnamed(taken, now);
+        }
+    }
+
+    fn cover_unnamed(&mut self, in_seq: InSeq, now: Timestamp) {
+        if in_seq > self.record.covered {
+            self.cover(in_seq, now);
+        }
+    }
+
+    /// What there is to do for the agent.
+    pub fn workload(&self) -> Workload {
+        match self.agent.taken_unnamed() {
+            _ if !self.record.has_work() => Workload::Nothing,
+            Some(taken) if taken >= self.record.in_head => Workload::Unsure,
+            Some(_) | None => Workload::Waiting,
+        }
     }
 
     /// What it said before is on its way still: the store will say what became of it.
@@ -178,7 +222,7 @@ impl Session {
     }
 
     /// Covers entries without an event or a state.
-    pub(super) fn cover(&mut self, in_seq: InSeq, now: Timestamp) {
+    fn cover(&mut self, in_seq: InSeq, now: Timestamp) {
         self.say(None, Publication { in_seq: Some(in_seq), ..Publication::default() }, now);
     }
 

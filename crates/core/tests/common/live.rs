@@ -45,7 +45,9 @@ pub struct Live {
     pub page_events: usize,
     /// While set, the store does what it is asked, but its answers wait for [`Live::store_answers`].
     pub store_is_slow: bool,
-    session: Session,
+    /// The agent takes what it is handed at once.
+    pub agent_takes: bool,
+    pub session: Session,
     answers: VecDeque<Input>,
     inputs: VecDeque<Input>,
     slow: BTreeSet<AttachmentId>,
@@ -71,6 +73,7 @@ impl Live {
             bounds: LogBounds::default(),
             page_events: 256,
             store_is_slow: false,
+            agent_takes: true,
             answers: VecDeque::new(),
             inputs: VecDeque::new(),
             slow: BTreeSet::new(),
@@ -301,6 +304,9 @@ impl Live {
             Output::Hand(entries) => {
                 for StoredEntry { in_seq, body, .. } in entries {
                     self.write("agent", format!("{in_seq}: {}", text(&body)));
+                    if self.agent_takes {
+                        self.inputs.push_back(Input::Took { in_seq });
+                    }
                 }
             }
             Output::StopAgent => self.write("agent", "stop"),

@@ -62,7 +62,7 @@ impl Driver {
                 }));
             }
             Output::Hand(entries) => self.seat.hand(entries),
-            Output::StopAgent => self.seat.stop(),
+            Output::StopAgent => self.seat.stop(self.session.is_over(), self.shared.clock.now()),
             Output::Published { ticket, result } => self.published(ticket, result),
             Output::Entered { ticket, result, from: _ } => {
                 if result.as_ref().is_ok_and(|entered| entered.duplicate) {
@@ -218,6 +218,9 @@ impl Driver {
     }
 
     pub(super) fn published(&mut self, ticket: Ticket, result: Result<Published, PublishRefused>) {
+        if matches!(result, Err(PublishRefused::Refused(AppendRefused::Ended(_)))) {
+            self.seat.session_is_over();
+        }
         if let Some(reply) = self.publishing.remove(&ticket) {
             let _ = reply.send(result.map_err(Failure::Refused));
         }

@@ -1,31 +1,28 @@
 //! Looking after the agent's side of a session: the lease, and the agent that works under it.
 
+mod deaths;
+mod lease;
+mod occupant;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rejoin_core::page::StoredEntry;
-use rejoin_core::record::Ending;
-use rejoin_core::session::{Covering, Input, Publication, PublishRefused, Ticket};
-use rejoin_core::state::{AppendRefused, LeaseHeld, TakeLease};
-use rejoin_core::{Term, Timestamp};
-use rejoin_store::{Failure, Unavailable};
-use tokio::sync::mpsc;
-use tokio::task::{JoinError, JoinHandle};
+use rejoin_core::session::{Input, Publication, PublishRefused, Ticket, Workload};
+use rejoin_core::{Generation, InSeq, Term, Timestamp};
+use rejoin_store::Unavailable;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinError;
 
+use self::deaths::{AfterDeath, Deaths, agent_failed};
+use self::lease::Lease;
+pub(super) use self::lease::Leased;
+pub(super) use self::occupant::SeatEvent;
+use self::occupant::{Occupant, Running};
 use super::{Command, Done, Driver};
-use crate::agent::{Seat, Start, WAITING_ENTRIES};
+use crate::agent::{Inbox, Orders, Seat, Start, Voice, WAITING_ENTRIES};
 use crate::shared::Shared;
-
-/// How long the lease lasts where several processes share a store.
-const LEASE: Duration = Duration::from_secs(60);
-
-/// An agent that ended with work left is started again after this long, and a lease that somebody
-/// else has is asked for again.
-const BEFORE_RESTART: Duration = Duration::from_secs(1);
-
-/// How long an agent may go on that nobody needs any more.
-const LAST_WORDS: Duration = Duration::from_secs(10);
 
 /// The agent's side of one session in this process.
 pub(super) struct SeatKeeper {
@@ -37,68 +34,28 @@ pub(super) struct SeatKeeper {
     early: Vec<(Ticket, Box<Publication>)>,
     /// When an agent may be started again.
     not_before: Option<Timestamp>,
+    /// When it must be seen whether the agent is idle, or to be let go.
+    look_at: Option<Timestamp>,
     /// The agents that sat here so far. What an earlier one left in the queue is not published: its
     /// successor is doing the same work again.
     sittings: u64,
     /// The agent returned by itself: it is started for work, not for company.
     rests: bool,
+    deaths: Deaths,
+    /// The last agent died.
+    died: bool,
+    /// The agent died too often.
+    given_up: Option<GivenUp>,
+    /// The store has refused something because the session is over.
+    over: bool,
 }
 
-#[derive(Clone, Copy, PartialEq)]
-enum Lease {
-    None,
-    Asked,
-    Held(Term),
-}
-
-/// What the store answers to who wants the lease.
-pub(super) enum Leased {
-    /// This process has it, under this term.
-    Here(Term),
-    /// Another process has it.
-    Elsewhere,
-    /// There is nothing to run any more.
-    Over(Ending),
-}
-
-enum Occupant {
-    None,
-    Starting,
-    Running(Running),
-}
-
-struct Running {
-    task: JoinHandle<()>,
-    /// Its queue; none once it was told to stop.
-    entries: Option<mpsc::Sender<StoredEntry>>,
-    /// Entries that the agent's queue had no room for.
-    waiting: VecDeque<StoredEntry>,
-    /// When it is aborted if it has not stopped by itself.
-    last_word_by: Option<Timestamp>,
-}
-
-impl Running {
-    /// It sees the end of its queue, and ends.
-    fn let_go(&mut self, now: Timestamp) {
-        if self.entries.take().is_some() {
-            self.waiting.clear();
-            self.last_word_by = Some(now + LAST_WORDS);
-        }
-    }
-
-    fn abort_if_overdue(&mut self, now: Timestamp) {
-        if self.last_word_by.is_some_and(|by| by <= now) {
-            self.last_word_by = None;
-            self.task.abort();
-        }
-    }
-}
-
-/// However a driver ends, its agent ends too.
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+/// When the attempts to start an agent ended: whoever comes after that begins them anew.
+struct GivenUp {
+    in_head: InSeq,
+    generation: Generation,
+    /// Whether the out log says so.
+    told: bool,
 }
 
 impl SeatKeeper {
@@ -109,13 +66,23 @@ impl SeatKeeper {
             agent: Occupant::None,
             early: Vec::new(),
             not_before: None,
+            look_at: None,
             sittings: 0,
             rests: false,
+            deaths: Deaths::default(),
+            died: false,
+            given_up: None,
+            over: false,
         }
     }
 
     pub(super) fn is_empty(&self) -> bool {
         matches!(self.agent, Occupant::None) && self.early.is_empty()
+    }
+
+    /// Whether the agent died too often, and nobody has come since.
+    pub(super) fn has_given_up(&self) -> bool {
+        self.given_up.is_some()
     }
 
     pub(super) fn is_leased(&self) -> bool {
@@ -126,56 +93,68 @@ impl SeatKeeper {
         self.early.len()
     }
 
+    /// Whether an agent sits here, or is on its way out.
+    pub(super) fn is_occupied(&self) -> bool {
+        matches!(self.agent, Occupant::Running(_))
+    }
+
     /// When the seat must be looked after next; never a time that has passed.
     pub(super) fn deadlines(&self, now: Timestamp) -> impl Iterator<Item = Timestamp> {
         let overdue = match &self.agent {
-            Occupant::Running(agent) => agent.last_word_by,
-            Occupant::None | Occupant::Starting => None,
+            Occupant::Running(agent) if !agent.task.is_finished() => agent.last_word_by,
+            Occupant::Running(_) | Occupant::None | Occupant::Starting => None,
         };
-        self.not_before.into_iter().chain(overdue).filter(move |at| *at > now)
+        let all = self.not_before.into_iter().chain(self.look_at).chain(overdue);
+        all.filter(move |at| *at > now)
     }
 
     /// Hands entries over; what its queue has no room for follows when there is some.
     pub(super) fn hand(&mut self, entries: Vec<StoredEntry>) {
         if let Occupant::Running(agent) = &mut self.agent
-            && agent.entries.is_some()
+            && !agent.was_told_to_stop()
         {
             agent.waiting.extend(entries);
         }
     }
 
-    /// Another process has taken over, or the session is over.
-    pub(super) fn stop(&mut self) {
+    /// The session is over, or another process has taken over: then the agent ends wherever it is.
+    pub(super) fn stop(&mut self, over: bool, now: Timestamp) {
         if self.is_leased() {
             self.lease = Lease::None;
         }
-        self.dismiss();
+        let over = over || self.over;
+        match &mut self.agent {
+            Occupant::Running(agent) if over => agent.end(Orders::End, now),
+            Occupant::Running(agent) => agent.abort(),
+            Occupant::None | Occupant::Starting => {}
+        }
     }
 
-    /// The agent ends wherever it is.
-    pub(super) fn dismiss(&mut self) {
+    /// The store has refused something because the session is over.
+    pub(super) fn session_is_over(&mut self) {
+        self.over = true;
+    }
+
+    /// The server stops.
+    pub(super) fn dismiss(&mut self, now: Timestamp) {
         if let Occupant::Running(agent) = &mut self.agent {
-            agent.entries = None;
-            agent.task.abort();
+            agent.end(Orders::Stop, now);
         }
     }
 
-    /// Waits until the agent has ended, handing it what waits meanwhile; never if there is none.
-    /// Nothing is lost if it is dropped: an entry leaves `waiting` in the moment it is sent.
-    pub(super) async fn ended(&mut self) -> Result<(), JoinError> {
-        let Occupant::Running(agent) = &mut self.agent else {
-            return std::future::pending().await;
-        };
-        while let (Some(entries), false) = (&agent.entries, agent.waiting.is_empty()) {
-            tokio::select! {
-                end = &mut agent.task => return end,
-                room = entries.reserve() => match room {
-                    Ok(room) => agent.waiting.pop_front().map_or((), |entry| room.send(entry)),
-                    Err(_) => agent.waiting.clear(), // it has dropped its seat
-                },
-            }
+    /// Whoever was told to stop and has not, is stopped.
+    pub(super) fn abort_if_overdue(&mut self, now: Timestamp) {
+        if let Occupant::Running(agent) = &mut self.agent {
+            agent.abort_if_overdue(now);
         }
-        (&mut agent.task).await
+    }
+
+    /// Waits until something happens in the seat; never if nobody sits there.
+    pub(super) async fn event(&mut self) -> SeatEvent {
+        match &mut self.agent {
+            Occupant::Running(agent) => agent.event().await,
+            Occupant::None | Occupant::Starting => std::future::pending().await,
+        }
     }
 }
 
@@ -186,12 +165,14 @@ impl Driver {
             return;
         }
         let now = self.shared.clock.now();
+        self.look_after_failure();
         let work = self.has_work_here();
         let company = !self.session.is_over() && !self.outlets.is_empty();
-        let paused = self.seat.not_before.is_some_and(|at| at > now);
-        let may_start = (work || (company && !self.seat.rests)) && !paused;
+        let held_back = self.seat.not_before.is_some_and(|at| at > now);
+        let wanted = work || (company && !self.seat.rests);
+        let may_start = wanted && !held_back && self.seat.given_up.is_none();
         let settled = !self.session.awaits_store();
-        match (&mut self.seat.agent, self.seat.lease) {
+        match (&self.seat.agent, self.seat.lease) {
             (Occupant::None, Lease::None) if may_start => self.take_lease(),
             (Occupant::None, Lease::Held(term)) if may_start && settled => {
                 self.seat.agent = Occupant::Starting;
@@ -203,74 +184,48 @@ impl Driver {
                     }
                 });
             }
-            (Occupant::Running(agent), _) => {
-                if !work && !company && settled {
-                    agent.let_go(now);
-                }
-                agent.abort_if_overdue(now);
-            }
+            (Occupant::Running(_), _) => self.look_after_running(company, now),
             (Occupant::None | Occupant::Starting, _) => {}
         }
     }
 
-    /// Gives the lease back, so that another process need not wait for it to run out; says whether
-    /// there was one.
-    pub(super) fn give_up_lease(&mut self) -> bool {
-        let Lease::Held(term) = self.seat.lease else { return false };
-        if self.session.awaits_store() {
-            return false;
+    /// Lets an agent go that has had nothing to do for long enough, and tells it how it stands.
+    fn look_after_running(&mut self, company: bool, now: Timestamp) {
+        self.seat.look_at = None;
+        let Occupant::Running(agent) = &mut self.seat.agent else { return };
+        agent.abort_if_overdue(now);
+        if self.session.awaits_store() || agent.was_told_to_stop() {
+            return; // what it has to do is known when the store has answered
         }
-        self.seat.lease = Lease::None;
-        let (shared, id) = (Arc::clone(&self.shared), self.id.clone());
-        self.agent_lane.push(async move {
-            match shared.store.give_up_lease(&id, term).await {
-                Ok(()) => Done::Nothing,
-                Err(unavailable) => Done::Failed(unavailable),
-            }
-        });
-        true
+        let workload = self.session.workload();
+        let Some(since) = agent.idle_from(workload, now) else { return agent.order(Orders::Work) };
+        let until = since + self.shared.settings.agent_idle_ttl;
+        if since > now {
+            agent.order(Orders::Work);
+            self.seat.look_at = Some(since);
+        } else if company || until > now {
+            agent.order(Orders::Idle { since, company });
+            self.seat.look_at = Some(until).filter(|_| !company);
+        } else {
+            agent.let_go(now);
+            self.handle(Input::AgentIdle);
+            self.carry_out_all();
+        }
     }
 
-    fn take_lease(&mut self) {
-        self.seat.lease = Lease::Asked;
-        let (shared, id) = (Arc::clone(&self.shared), self.id.clone());
-        self.agent_lane.push(async move {
-            let holder = shared.process.clone();
-            let take = TakeLease { holder, lasts: LEASE, now: shared.clock.now() };
-            match shared.store.take_lease(&id, take).await {
-                Ok(term) => Done::Leased(Leased::Here(term)),
-                Err(Failure::Refused(LeaseHeld::ByOther(_))) => Done::Leased(Leased::Elsewhere),
-                Err(Failure::Refused(LeaseHeld::Ended(how))) => Done::Leased(Leased::Over(how)),
-                Err(Failure::NotFound) => Done::Leased(Leased::Over(Ending::Closed)),
-                Err(Failure::Unavailable(unavailable)) => Done::Failed(unavailable),
-            }
-        });
-    }
-
-    /// The store has answered who has the lease.
-    pub(super) fn leased(&mut self, leased: Leased) {
-        let early = std::mem::take(&mut self.seat.early);
-        let refused = match leased {
-            Leased::Here(term) => {
-                self.seat.lease = Lease::Held(term);
-                self.handle(Input::Leased { term });
-                for (ticket, publication) in early {
-                    self.handle(Input::Publish { ticket, publication });
-                }
-                return;
-            }
-            Leased::Elsewhere => {
-                self.seat.not_before = Some(self.shared.clock.now() + BEFORE_RESTART);
-                PublishRefused::NoLease
-            }
-            Leased::Over(how) => {
-                self.handle(Input::Ended { by: None });
-                PublishRefused::Refused(AppendRefused::Ended(how))
-            }
-        };
-        self.seat.lease = Lease::None;
-        for (ticket, _) in early {
-            self.published(ticket, Err(refused.clone()));
+    /// Says once that the agent has failed; forgets it when somebody new comes.
+    fn look_after_failure(&mut self) {
+        let record = self.session.record();
+        let Some(given_up) = &mut self.seat.given_up else { return };
+        if !given_up.told && self.session.accepts_publication() {
+            given_up.told = true;
+            let publication = Publication { events: vec![agent_failed()], ..Default::default() };
+            let ticket = self.next_ticket();
+            self.handle(Input::Publish { ticket, publication: Box::new(publication) });
+            self.carry_out_all();
+        } else if record.in_head > given_up.in_head || record.generation > given_up.generation {
+            self.seat.given_up = None;
+            (self.seat.deaths, self.seat.rests) = (Deaths::default(), false);
         }
     }
 
@@ -281,28 +236,94 @@ impl Driver {
         if self.seat.lease != Lease::Held(start.term) || self.session.is_over() {
             return;
         }
+        if std::mem::take(&mut self.seat.died) {
+            self.shared.agent_counts.restarts.fetch_add(1, Ordering::Relaxed);
+        }
         self.seat.sittings += 1;
-        let (sitting, driver) = (self.seat.sittings, self.seat.handle.clone());
-        let (entries, queue) = mpsc::channel(WAITING_ENTRIES);
-        let seat = Seat { start: *start, entries: queue, driver, sitting };
-        let task = tokio::spawn(async move { agent.run(seat).await });
-        let (entries, waiting) = (Some(entries), VecDeque::new());
-        self.seat.agent = Occupant::Running(Running { task, entries, waiting, last_word_by: None });
         (self.seat.not_before, self.seat.rests) = (None, false);
-        self.handle(Input::AgentReady { covering: Covering::Named });
+        let covering = agent.covering();
+        let now = self.shared.clock.now();
+        let (entries, queue) = mpsc::channel(WAITING_ENTRIES);
+        let (taken_sender, taken) = watch::channel(InSeq::ZERO);
+        let orders = watch::Sender::new(match self.session.record().has_work() {
+            true => Orders::Work,
+            false => Orders::Idle { since: now, company: true },
+        });
+        let resigned = Arc::new(AtomicBool::new(false));
+        let seat = Seat {
+            start: *start,
+            inbox: Inbox { entries: queue, taken: taken_sender },
+            voice: Voice { driver: self.seat.handle.clone(), sitting: self.seat.sittings },
+            orders: orders.subscribe(),
+            resigned: Arc::clone(&resigned),
+            shared: Arc::clone(&self.shared),
+        };
+        self.seat.agent = Occupant::Running(Running {
+            last_words: agent.last_words(),
+            task: tokio::spawn(async move { agent.run(seat).await }),
+            entries: Some(entries),
+            waiting: VecDeque::new(),
+            taken,
+            orders,
+            resigned,
+            started: now,
+            quiet_since: now,
+            resting_since: None,
+            last_word_by: None,
+        });
+        self.handle(Input::AgentReady { covering });
     }
 
-    pub(super) fn agent_ended(&mut self, end: Result<(), JoinError>) -> Done {
+    /// Takes in what happened in the seat.
+    pub(super) fn on_seat_event(&mut self, event: SeatEvent) -> Done {
+        match event {
+            SeatEvent::Took(in_seq) => {
+                self.agent_stirs();
+                Done::Happened(Input::Took { in_seq })
+            }
+            SeatEvent::Ended(end) => self.agent_ended(end),
+        }
+    }
+
+    fn agent_stirs(&mut self) {
+        if let Occupant::Running(agent) = &mut self.seat.agent {
+            agent.quiet_since = self.shared.clock.now();
+        }
+    }
+
+    fn agent_ended(&mut self, end: Result<(), JoinError>) -> Done {
         let ended = std::mem::replace(&mut self.seat.agent, Occupant::None);
-        let was_let_go = matches!(&ended, Occupant::Running(a) if a.last_word_by.is_some());
-        self.seat.rests = end.is_ok() && !was_let_go;
-        if end.is_err_and(|error| error.is_panic()) {
+        let Occupant::Running(agent) = ended else { return Done::Nothing };
+        let now = self.shared.clock.now();
+        let panicked = end.as_ref().is_err_and(JoinError::is_panic);
+        if panicked {
             tracing::error!(session = %self.id, "the agent panicked");
         }
-        if !was_let_go {
-            self.seat.not_before = Some(self.shared.clock.now() + BEFORE_RESTART);
+        let by_itself = end.is_ok() && !agent.was_told_to_stop();
+        let in_peace = by_itself && agent.has_resigned();
+        self.seat.rests = by_itself;
+        self.seat.look_at = None;
+        if panicked || (by_itself && !in_peace && self.has_work_here()) {
+            self.agent_died(agent.started, now);
+        }
+        if in_peace && self.session.workload() == Workload::Unsure {
+            self.handle(Input::AgentIdle);
         }
         Done::Happened(Input::AgentGone)
+    }
+
+    fn agent_died(&mut self, started: Timestamp, now: Timestamp) {
+        self.seat.died = true;
+        match self.seat.deaths.count(started, now) {
+            AfterDeath::StartAt(at) => self.seat.not_before = Some(at),
+            AfterDeath::GiveUp => {
+                tracing::error!(session = %self.id, "the agent died too often and is given up");
+                self.shared.agent_counts.given_up.fetch_add(1, Ordering::Relaxed);
+                let record = self.session.record();
+                let (in_head, generation) = (record.in_head, record.generation);
+                self.seat.given_up = Some(GivenUp { in_head, generation, told: false });
+            }
+        }
     }
 
     /// Publishes under the lease, which is taken first if this process does not have it. What an
@@ -313,10 +334,13 @@ impl Driver {
         sitting: Option<u64>,
         publication: Box<Publication>,
     ) -> Done {
-        let seated = matches!(self.seat.agent, Occupant::Running(_)) && self.seat.is_leased();
+        let seated = self.seat.is_occupied() && self.seat.is_leased();
         if sitting.is_some_and(|sitting| sitting != self.seat.sittings || !seated) {
             self.published(ticket, Err(PublishRefused::NoLease));
             return Done::Nothing;
+        }
+        if sitting.is_some() {
+            self.agent_stirs();
         }
         if self.seat.is_leased() {
             return Done::Happened(Input::Publish { ticket, publication });

@@ -4,6 +4,7 @@
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "each test file uses a part")]
 
 pub mod agents;
+pub mod children;
 pub mod client;
 pub mod failing;
 pub mod hooks;

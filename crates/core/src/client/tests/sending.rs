@@ -259,7 +259,7 @@ fn messages_are_accounted_for_at_the_end() {
 #[test]
 fn message_ids_are_parsed_once_at_the_edge() {
     assert!(MessageId::parse("").is_err());
-    assert!(MessageId::parse("a b").is_err());
+    assert_eq!(MessageId::parse("a b").unwrap().as_str(), "a b");
     assert!(MessageId::parse(&"x".repeat(129)).is_err());
     assert_eq!(MessageId::parse("m-1").unwrap().as_str(), "m-1");
 }

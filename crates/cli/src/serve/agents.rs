@@ -1,0 +1,40 @@
+//! The agent that the settings name.
+
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+use rejoin::Builder;
+use rejoin::agents::{Command, Example, Http};
+
+use crate::settings::{Program, Settings};
+
+/// Adds the agent: a child process, a backend, or the built-in example.
+pub(crate) fn add(builder: Builder, settings: &Settings) -> Result<Builder> {
+    Ok(match &settings.agent {
+        None => builder.agent(Example::default()),
+        Some(Program::Command(line)) => {
+            builder.agent(Command::shell(line).max_children(settings.max_children))
+        }
+        Some(Program::Http(url)) => {
+            let agent = Http::new(url.as_str()).map_err(|error| anyhow!("agent: {error}"))?;
+            builder.agent(agent)
+        }
+    })
+}
+
+/// How long an agent without work and without a client is kept: a child has a memory worth keeping.
+pub(crate) fn idle_ttl(settings: &Settings) -> Duration {
+    match &settings.agent {
+        Some(Program::Command(_)) => settings.child_idle_ttl,
+        Some(Program::Http(_)) | None => Duration::ZERO,
+    }
+}
+
+/// The agent, in words.
+pub(crate) fn about(settings: &Settings) -> String {
+    match &settings.agent {
+        None => "the built-in example".to_owned(),
+        Some(Program::Command(line)) => format!("{line}, one process a session"),
+        Some(Program::Http(url)) => url.to_string(),
+    }
+}

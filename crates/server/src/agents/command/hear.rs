@@ -1,0 +1,119 @@
+//! What a child says: events on its standard output, anything at all on its standard error.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+
+use rejoin_core::SessionId;
+use rejoin_core::limits::WAITING_PUBLICATIONS;
+use rejoin_core::session::Publication;
+use tokio::io::AsyncRead;
+use tokio::sync::watch;
+
+use super::lines::{Bounds, Line, Lines};
+use crate::agent::{Orders, Saying, Voice};
+use crate::agents::AgentCounts;
+use crate::error::PublishError;
+use crate::event::{EventRefused, Spoken};
+
+/// The longest line that is read as an event.
+const EVENT_LINE: Bounds = Bounds { whole: 8 * 1024 * 1024, of_longer: 0 };
+
+/// What is logged of a line on standard error.
+const LOG_LINE: Bounds = Bounds { whole: 8 * 1024, of_longer: 8 * 1024 };
+
+/// Publications of a child that may be on their way to the store. While there are so many its standard
+/// output is not read, so a child that talks faster than the store takes is slowed down.
+const ON_THEIR_WAY: usize = WAITING_PUBLICATIONS;
+
+/// Ignored lines of one child that are logged; those after them are only counted.
+const LOGGED_LINES: u64 = 10;
+
+/// Publishes what the child says, in order, until it closes its standard output or the session takes
+/// nothing more from it. Of a child that was told to stop the rest is read and dropped, so that it does
+/// not stumble over a closed pipe.
+pub(super) async fn hear(
+    stdout: impl AsyncRead + Unpin,
+    voice: &Voice,
+    session: &SessionId,
+    counts: &AgentCounts,
+    orders: &watch::Receiver<Orders>,
+) {
+    let mut lines = Lines::new(stdout, EVENT_LINE);
+    let Err(refused) = publish_all(&mut lines, voice, session, counts).await else { return };
+    if orders.borrow().is_stop() {
+        while let Ok(Some(_)) = lines.next().await {}
+    } else {
+        tracing::warn!(%session, %refused, "what an agent said was not taken");
+    }
+}
+
+async fn publish_all(
+    lines: &mut Lines<impl AsyncRead + Unpin>,
+    voice: &Voice,
+    session: &SessionId,
+    counts: &AgentCounts,
+) -> Result<(), PublishError> {
+    let mut on_their_way: VecDeque<Saying> = VecDeque::new();
+    let mut ignored = 0;
+    loop {
+        let has_room = on_their_way.len() < ON_THEIR_WAY;
+        let oldest = async {
+            match on_their_way.front_mut() {
+                Some(saying) => saying.published().await,
+                None => std::future::pending().await,
+            }
+        };
+        let line = tokio::select! {
+            published = oldest => {
+                published?;
+                on_their_way.pop_front();
+                continue;
+            }
+            line = lines.next(), if has_room => line,
+        };
+        let Ok(Some(line)) = line else { break };
+        match read(&line) {
+            Ok(None) => {}
+            Ok(Some(publication)) => on_their_way.push_back(voice.say(publication).await?),
+            Err(why) => {
+                counts.ignored_lines.fetch_add(1, Ordering::Relaxed);
+                ignored += 1;
+                if ignored <= LOGGED_LINES {
+                    tracing::warn!(target: "rejoin::agent", %session, why, "ignored a line");
+                }
+            }
+        }
+    }
+    for mut saying in on_their_way {
+        saying.published().await?;
+    }
+    Ok(())
+}
+
+/// What a line says; nothing if it is blank. The reason why it says nothing repeats nothing of it.
+fn read(line: &Line) -> Result<Option<Publication>, &'static str> {
+    let text = match line {
+        Line::Whole(text) => text.trim_ascii(),
+        Line::TooLong(_) => return Err("it is too long"),
+    };
+    if text.is_empty() {
+        return Ok(None);
+    }
+    match Spoken::parse(text) {
+        Ok(spoken) => Ok(Some(spoken.into())),
+        Err(EventRefused::NotAnObject(_)) => Err("it is no JSON object"),
+        Err(EventRefused::TooDeep) => Err("its JSON is nested too deep"),
+        Err(EventRefused::NoName) => Err("it has no event name"),
+        Err(EventRefused::Reserved(_)) => Err("its event name is reserved"),
+        Err(EventRefused::WrongType { .. }) => Err("a member has the wrong type"),
+    }
+}
+
+/// Logs what the child writes to its standard error.
+pub(super) async fn log_errors(stderr: impl AsyncRead + Unpin, session: SessionId) {
+    let mut lines = Lines::new(stderr, LOG_LINE);
+    while let Ok(Some(Line::Whole(text) | Line::TooLong(text))) = lines.next().await {
+        let text = String::from_utf8_lossy(&text);
+        tracing::info!(target: "rejoin::agent", %session, "{}", text.trim_end());
+    }
+}

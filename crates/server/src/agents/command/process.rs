@@ -1,0 +1,198 @@
+//! A child process and its group: started, told to end, and never left behind.
+//!
+//! The child leads a process group of its own, and the group is killed whenever this value goes. What
+//! remains out of reach: a descendant that leaves the group (`setsid`), and, if Rejoin itself is killed
+//! with SIGKILL, descendants of the child. The kernel then kills the child (on Linux; elsewhere it sees
+//! the end of its standard input), whose own children are left with closed pipes.
+
+use std::ffi::OsString;
+use std::io;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::time::timeout;
+
+use super::spawner;
+
+/// How long a child may take to end by itself when its standard input is closed, before SIGTERM.
+const AFTER_CLOSING: Duration = Duration::from_secs(1);
+
+/// How long it may take after SIGTERM, before SIGKILL.
+const AFTER_TERM: Duration = Duration::from_secs(2);
+
+/// How long all of that takes at most.
+pub(super) const LONGEST_END: Duration = AFTER_CLOSING.saturating_add(AFTER_TERM);
+
+/// Variables with secrets of ours, and those that begin so.
+const OUR_SECRETS: [&str; 2] = ["MCP_SESSION_SECRET", "REJOIN_"];
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub(super) struct Program {
+    pub(super) name: OsString,
+    pub(super) arguments: Vec<OsString>,
+}
+
+/// A running child. Dropping it kills its group; tokio's reaper sees to it that no zombie stays.
+#[derive(Debug)]
+pub(super) struct Process {
+    child: Child,
+    group: Group,
+}
+
+/// The ends of its pipes.
+#[derive(Debug)]
+pub(super) struct Pipes {
+    pub(super) stdin: ChildStdin,
+    pub(super) stdout: ChildStdout,
+    pub(super) stderr: ChildStderr,
+}
+
+impl Process {
+    pub(super) async fn spawn(program: &Program) -> io::Result<(Self, Pipes)> {
+        let mut command = Command::new(&program.name);
+        command.args(&program.arguments);
+        for (name, _) in std::env::vars_os() {
+            let text = name.to_string_lossy();
+            if OUR_SECRETS.iter().any(|ours| text.starts_with(ours)) {
+                command.env_remove(&name);
+            }
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.kill_on_drop(true);
+        group::lead(&mut command);
+        let mut child = spawner::spawn(command).await?;
+        let group = Group::of(&child);
+        let pipes = child.stdin.take().zip(child.stdout.take()).zip(child.stderr.take());
+        let process = Self { child, group };
+        let Some(((stdin, stdout), stderr)) = pipes else {
+            return Err(io::Error::other("the child has no pipes"));
+        };
+        Ok((process, Pipes { stdin, stdout, stderr }))
+    }
+
+    /// Waits until the child has ended, and ends what it left running. Nothing is lost if it is
+    /// dropped.
+    pub(super) async fn exited(&mut self) -> io::Result<ExitStatus> {
+        let status = self.child.wait().await;
+        // At once, while the number of the group can't have been given to another process yet.
+        self.group.kill();
+        self.group.forget();
+        status
+    }
+
+    /// Ends the child: `closing` closes its standard input; then it has a while to end by itself, a
+    /// while after SIGTERM, and then no more.
+    pub(super) async fn end(&mut self, closing: impl Future<Output = ()>) {
+        let gently = async {
+            closing.await;
+            self.exited().await
+        };
+        if timeout(AFTER_CLOSING, gently).await.is_ok() {
+            return;
+        }
+        self.group.terminate();
+        if timeout(AFTER_TERM, self.exited()).await.is_ok() {
+            return;
+        }
+        self.group.kill();
+        if let Err(error) = self.exited().await {
+            tracing::warn!(%error, "a child was killed, and nobody can say whether it has ended");
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.group.kill();
+    }
+}
+
+use group::Group;
+
+#[cfg(unix)]
+mod group {
+    use rustix::process::{Pid, Signal, kill_process_group};
+    use tokio::process::{Child, Command};
+
+    /// The child's process group, until the child has been waited for.
+    #[derive(Debug)]
+    pub(super) struct Group(Option<Pid>);
+
+    impl Group {
+        pub(super) fn of(child: &Child) -> Self {
+            let id = child.id().and_then(|id| i32::try_from(id).ok());
+            Self(id.and_then(Pid::from_raw))
+        }
+
+        pub(super) fn terminate(&self) {
+            self.signal(Signal::TERM);
+        }
+
+        pub(super) fn kill(&self) {
+            self.signal(Signal::KILL);
+        }
+
+        /// The number may be another's from now on.
+        pub(super) fn forget(&mut self) {
+            self.0 = None;
+        }
+
+        fn signal(&self, signal: Signal) {
+            if let Some(group) = self.0 {
+                // It fails if nobody is left, which is what is wanted.
+                let _ = kill_process_group(group, signal);
+            }
+        }
+    }
+
+    /// The child leads a group of its own, and dies if we do.
+    pub(super) fn lead(command: &mut Command) {
+        command.process_group(0);
+        #[cfg(target_os = "linux")]
+        die_with_us(command);
+    }
+
+    /// The signal comes when the thread that started the child ends, which is why that is done on one
+    /// that never does.
+    #[cfg(target_os = "linux")]
+    #[allow(
+        unsafe_code,
+        reason = "there is no safe way to make a system call between fork and exec"
+    )]
+    fn die_with_us(command: &mut Command) {
+        let parent = rustix::process::getpid();
+        let in_child = move || {
+            rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+            // Whoever lost us before that call would wait for the signal for ever.
+            match rustix::process::getppid() == Some(parent) {
+                true => Ok(()),
+                false => Err(rustix::io::Errno::SRCH.into()),
+            }
+        };
+        // SAFETY: between fork and exec only calls that are safe in a signal handler may be made. These
+        // are two plain system calls; nothing is allocated and no lock is taken.
+        unsafe { command.pre_exec(in_child) };
+    }
+}
+
+#[cfg(not(unix))]
+mod group {
+    use tokio::process::{Child, Command};
+
+    /// There are no groups here: only the child itself is ended, by `kill_on_drop`.
+    #[derive(Debug)]
+    pub(super) struct Group;
+
+    impl Group {
+        pub(super) fn of(_: &Child) -> Self {
+            Self
+        }
+        pub(super) fn terminate(&self) {}
+        pub(super) fn kill(&self) {}
+        pub(super) fn forget(&mut self) {}
+    }
+
+    pub(super) fn lead(_: &mut Command) {}
+}

@@ -1,0 +1,174 @@
+//! The agent that is there when nobody has brought one: it plans, "thinks", calls a tool and answers,
+//! slowly enough to cut its connection while it works.
+//!
+//! It is also the shortest complete agent to copy from. Its state after each step is stored with the
+//! event of that step, so that killed at any moment it goes on with the next one: no event is missing
+//! and none comes twice.
+
+mod script;
+mod state;
+
+use std::collections::VecDeque;
+
+use async_trait::async_trait;
+use rejoin_core::InSeq;
+use rejoin_core::log::EntryKind;
+use rejoin_core::page::StoredEntry;
+use rejoin_core::session::Publication;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use self::script::{Step, question_of, script};
+use self::state::State;
+use crate::agent::{Agent, Seat};
+use crate::entry::EntryBody;
+use crate::event::Spoken;
+
+/// The built-in example agent.
+#[derive(Clone, Copy, Debug)]
+pub struct Example {
+    pace: f64,
+}
+
+impl Default for Example {
+    /// At a pace to watch: seven seconds or so for a message.
+    fn default() -> Self {
+        Self { pace: 1.0 }
+    }
+}
+
+impl Example {
+    /// With every pause this many times as long; zero for none at all.
+    pub fn at_pace(pace: f64) -> Self {
+        Self { pace: if pace.is_finite() { pace.clamp(0.0, 1_000.0) } else { 1.0 } }
+    }
+}
+
+#[async_trait]
+impl Agent for Example {
+    async fn run(&self, seat: Seat) {
+        let snapshot = seat.start().snapshot.as_ref();
+        let state = snapshot.map_or_else(State::default, |snapshot| State::read(&snapshot.body));
+        let mut worker = Worker { pace: self.pace, state, waiting: VecDeque::new(), seat };
+        while worker.deals_with_next().await {}
+    }
+}
+
+/// The agent at work in one session.
+struct Worker {
+    pace: f64,
+    state: State,
+    /// Messages that came while it worked on another.
+    waiting: VecDeque<StoredEntry>,
+    seat: Seat,
+}
+
+/// What became of a pause.
+enum Pause {
+    Over,
+    /// A client wants it to stop what it is doing.
+    Cancelled(StoredEntry),
+    /// There is nobody to work for.
+    Stopped,
+}
+
+impl Worker {
+    /// Deals with one entry; says whether there may be more.
+    async fn deals_with_next(&mut self) -> bool {
+        let entry = match self.waiting.pop_front() {
+            Some(entry) => entry,
+            None => match self.seat.next().await {
+                Some(entry) => entry,
+                None => return false,
+            },
+        };
+        match entry.kind {
+            EntryKind::Message => self.answers(&entry).await,
+            EntryKind::Cancel => self.cancels(None, &entry).await,
+        }
+    }
+
+    /// Works on a message, from the step that its state says is next.
+    async fn answers(&mut self, entry: &StoredEntry) -> bool {
+        let body = EntryBody::for_agent(&entry.body);
+        let question = question_of(&body);
+        let script = script(&question, &self.state.memory_snapshot);
+        let done = self.state.steps_done(entry.in_seq);
+        for (index, step) in script.iter().enumerate().skip(done) {
+            match self.pauses(step).await {
+                Pause::Over => {}
+                Pause::Cancelled(cancel) => return self.cancels(Some(entry), &cancel).await,
+                Pause::Stopped => return false,
+            }
+            let (number, steps) = (index + 1, script.len());
+            let now = self.seat.now();
+            let covers = (number == steps).then_some(entry.in_seq);
+            match covers {
+                Some(_) => self.state.answered(&question, steps, now),
+                None => self.state.took_step(step.stage, number, entry.in_seq, &question, now),
+            }
+            let event = json!({
+                "event": step.event,
+                "content": step.content,
+                "metadata": metadata(&body, entry.in_seq, json!({"step": number, "steps": steps})),
+            });
+            if !self.says(event, covers).await {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Stops what it is doing, and forgets what was asked before the cancel.
+    async fn cancels(&mut self, at_work_on: Option<&StoredEntry>, cancel: &StoredEntry) -> bool {
+        let waiting = self.waiting.drain(..).filter(|entry| entry.kind == EntryKind::Message);
+        let waiting: Vec<u64> = waiting.map(|entry| entry.in_seq.get()).collect();
+        let at_work_on = at_work_on.map(|entry| entry.in_seq.get());
+        let cancelled: Vec<u64> = at_work_on.into_iter().chain(waiting).collect();
+        let content = match cancelled.len() {
+            0 => "There was nothing to cancel.",
+            _ => "Stopped, as you wished.",
+        };
+        self.state.cancelled(self.seat.now());
+        let body = EntryBody::for_agent(&cancel.body);
+        let metadata = metadata(&body, cancel.in_seq, json!({ "cancelled": cancelled }));
+        let event = json!({"event": "agent.cancelled", "content": content, "metadata": metadata});
+        self.says(event, Some(cancel.in_seq)).await
+    }
+
+    /// Waits as long as the step takes, taking in what comes meanwhile.
+    async fn pauses(&mut self, step: &Step) -> Pause {
+        let until = Instant::now() + step.takes.mul_f64(self.pace);
+        loop {
+            tokio::select! {
+                biased; // a cancel that is there comes before the next event
+                entry = self.seat.next() => match entry {
+                    None => return Pause::Stopped,
+                    Some(entry) => match entry.kind {
+                        EntryKind::Cancel => return Pause::Cancelled(entry),
+                        EntryKind::Message => self.waiting.push_back(entry),
+                    },
+                },
+                () = tokio::time::sleep_until(until) => return Pause::Over,
+            }
+        }
+    }
+
+    /// Says something together with the state after it; says whether that was taken.
+    async fn says(&self, event: Value, covers: Option<InSeq>) -> bool {
+        let spoken = Spoken::parse(event.to_string().as_bytes());
+        debug_assert!(spoken.is_ok(), "our own events are in order");
+        let Ok(Spoken { event, .. }) = spoken else { return false };
+        let (events, state) = (event.into_iter().collect(), Some(self.state.to_body()));
+        self.seat.publish(Publication { events, state, in_seq: covers }).await.is_ok()
+    }
+}
+
+fn metadata(body: &EntryBody, in_seq: InSeq, more: Value) -> Value {
+    let mut metadata = more;
+    metadata["in_seq"] = in_seq.get().into();
+    if let Some(message_id) = &body.message_id {
+        metadata["message_id"] = message_id.as_str().into();
+    }
+    metadata
+}
