@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use serde::{Deserialize, Serialize};
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::limits;
 use crate::position::Seq;
@@ -38,11 +39,27 @@ fn check(text: &str) -> Result<(), IdError> {
     if text.bytes().all(plain) { Ok(()) } else { Err(IdError::Character) }
 }
 
+/// Reads shared text without a copy in between, which serde's own way makes: a store that is opened
+/// reads several of them for every session.
+struct SharedText;
+
+impl Visitor<'_> for SharedText {
+    type Value = Arc<str>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Arc<str>, E> {
+        Ok(text.into())
+    }
+}
+
 /// Declares an id that is shared text, cheap to clone.
 macro_rules! text_id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
         #[serde(transparent)]
         pub struct $name(Arc<str>);
 
@@ -50,6 +67,12 @@ macro_rules! text_id {
             /// The id as it stands on the wire.
             pub fn as_str(&self) -> &str {
                 &self.0
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                from.deserialize_str(SharedText).map(Self)
             }
         }
 

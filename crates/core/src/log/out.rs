@@ -78,6 +78,11 @@ impl<B> OutLog<B> {
         self.bytes
     }
 
+    /// Makes room for exactly so many more events.
+    pub fn reserve(&mut self, events: usize) {
+        self.events.reserve_exact(events);
+    }
+
     /// Appends an event and says its seq.
     pub fn push(&mut self, event: Held<B>) -> Seq {
         self.head = self.head.next();

@@ -15,6 +15,7 @@ use rejoin_core::{SessionId, Timestamp};
 use super::batch::Batch;
 use super::index::IndexChange;
 use super::journal::{Head, Key};
+use super::key_map::KeyMap;
 use super::piece::Piece;
 use super::request::{Answer, AppendDone, Change, Request};
 use super::slot::{Session, Slot, Touches, Trace};
@@ -25,7 +26,7 @@ use crate::contract::{Body, CreateRefused, Failure};
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     pub(super) by_id: HashMap<SessionId, Arc<Slot>>,
-    pub(super) by_key: HashMap<Key, Arc<Slot>>,
+    pub(super) by_key: KeyMap<Arc<Slot>>,
     /// No session has this key or a higher one.
     pub(super) next_key: u64,
     /// How many rows the table of sessions has.

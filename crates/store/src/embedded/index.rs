@@ -9,6 +9,7 @@ use rejoin_core::record::Record;
 use rejoin_core::{SessionId, Timestamp};
 
 use super::limits;
+use super::parallel;
 use super::slot::Slot;
 use crate::contract::{Due, Query};
 
@@ -32,6 +33,36 @@ pub(super) enum IndexChange {
     Remove(SessionId, Option<Timestamp>),
     /// A session's deadline was one and is another.
     Reschedule(SessionId, Option<Timestamp>, Option<Timestamp>),
+}
+
+/// A session that opening puts into the index. It brings along all that will be in there: to go and
+/// get it once more would take longer than the rest.
+#[derive(Debug)]
+pub(super) struct Entry {
+    /// The first characters of the id as a number that sorts as they do.
+    front: u128,
+    id: SessionId,
+    slot: Arc<Slot>,
+    due: Option<(Timestamp, SessionId)>,
+}
+
+impl Entry {
+    /// The session in this slot, whose deadline is `due`.
+    pub(super) fn new(id: &SessionId, slot: &Arc<Slot>, due: Option<Timestamp>) -> Self {
+        let mut front = [0; 16];
+        front.iter_mut().zip(id.as_str().bytes()).for_each(|(front, byte)| *front = byte);
+        Self {
+            front: u128::from_be_bytes(front),
+            id: id.clone(),
+            slot: Arc::clone(slot),
+            due: due.map(|due| (due, id.clone())),
+        }
+    }
+
+    /// Sorts them by their ids. Fast if they consist of parts that are sorted.
+    pub(super) fn sort(entries: &mut [Self]) {
+        entries.sort_by(|a, b| a.front.cmp(&b.front).then_with(|| a.id.cmp(&b.id)));
+    }
 }
 
 impl Index {
@@ -68,6 +99,19 @@ impl Index {
         let next = sessions.due.iter().nth(slots.len()).map(|(at, _)| *at);
         drop(sessions);
         Due { records: slots.iter().map(|slot| slot.lock().record()).collect(), next }
+    }
+
+    /// Puts all sessions in at once. They come in the order of their ids.
+    pub(super) fn fill(&self, entries: Vec<Entry>) {
+        let mut due = Vec::with_capacity(entries.len());
+        let mut by_id = Vec::with_capacity(entries.len());
+        for entry in entries {
+            due.extend(entry.due);
+            by_id.push((entry.id, entry.slot));
+        }
+        let (due, by_id) =
+            parallel::both(|| due.into_iter().collect(), || by_id.into_iter().collect());
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Sessions { by_id, due };
     }
 
     /// Applies what a commit changed.

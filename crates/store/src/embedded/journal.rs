@@ -202,6 +202,15 @@ pub(super) enum RowFault {
 /// A row's header and its records, once all of it is known to be whole: a commit counts as a whole or
 /// not at all.
 pub(super) fn read_row(number: u64, body: &[u8]) -> Result<(Header, RecordsIn<'_>), RowFault> {
+    let (header, records) = begin_row(number, body)?;
+    let mut unchecked = records.clone();
+    while unchecked.next_checked()?.is_some() {}
+    Ok((header, records))
+}
+
+/// The same before anything but the header is known to be whole: what
+/// [`RecordsIn::next_checked`] gives counts once it has given nothing more.
+pub(super) fn begin_row(number: u64, body: &[u8]) -> Result<(Header, RecordsIn<'_>), RowFault> {
     let (front, records) = body.split_first_chunk::<HEADER>().ok_or(RowFault::Header)?;
     let u32_at = |at: usize| u32::from_le_bytes(front[at..at + 4].try_into().unwrap_or_default());
     let u64_at = |at: usize| u64::from_le_bytes(front[at..at + 8].try_into().unwrap_or_default());
@@ -221,17 +230,7 @@ pub(super) fn read_row(number: u64, body: &[u8]) -> Result<(Header, RecordsIn<'_
     if u64_at(48) != records.len() as u64 {
         return Err(RowFault::Length);
     }
-    check_records(records, u32_at(44))?;
-    Ok((header, RecordsIn { row: body, at: HEADER }))
-}
-
-fn check_records(mut records: &[u8], count: u32) -> Result<(), RowFault> {
-    for _ in 0..count {
-        let (record, rest) = records.split_at(record_length(records)?);
-        check_record(record)?;
-        records = rest;
-    }
-    if records.is_empty() { Ok(()) } else { Err(RowFault::Length) }
+    Ok((header, RecordsIn { row: body, at: HEADER, left: u32_at(44) }))
 }
 
 /// A record as it stands in a row.
@@ -247,25 +246,45 @@ pub(super) struct Record<'a> {
     pub(super) body: &'a [u8],
 }
 
-/// The records of a row that is whole.
-#[derive(Debug)]
+/// The records of a row.
+#[derive(Clone, Debug)]
 pub(super) struct RecordsIn<'a> {
     row: &'a [u8],
     at: usize,
+    left: u32,
 }
 
 impl<'a> RecordsIn<'a> {
-    /// The next record, or nothing at the end.
+    /// How many there are still.
+    pub(super) fn left(&self) -> usize {
+        self.left as usize
+    }
+
+    /// The next record of a row that is known to be whole, or nothing at the end.
     pub(super) fn next(&mut self) -> Result<Option<Record<'a>>, RowFault> {
+        self.take_next(|_| Ok(()))
+    }
+
+    /// The next record if it is whole, or nothing at the end.
+    pub(super) fn next_checked(&mut self) -> Result<Option<Record<'a>>, RowFault> {
+        self.take_next(check_record)
+    }
+
+    fn take_next(
+        &mut self,
+        check: impl FnOnce(&[u8]) -> Result<(), RowFault>,
+    ) -> Result<Option<Record<'a>>, RowFault> {
         let rest = &self.row[self.at..];
-        if rest.is_empty() {
-            return Ok(None);
+        if self.left == 0 {
+            return if rest.is_empty() { Ok(None) } else { Err(RowFault::Length) };
         }
         let length = record_length(rest)?;
         let bytes = &rest[..length];
+        check(bytes)?;
         let (head, body) = parse_record(bytes)?;
         let place = Place { start: self.at as u32, len: length as u32 };
         self.at += length;
+        self.left -= 1;
         Ok(Some(Record { place, bytes, head, body }))
     }
 }

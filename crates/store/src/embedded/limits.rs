@@ -78,3 +78,12 @@ pub(super) const SPIN: Duration = Duration::from_micros(20);
 
 /// How long the writer lets callers gather that it has just answered, once the first is there.
 pub(super) const GATHER: Duration = Duration::from_micros(100);
+
+/// Threads that read and check a store when it is opened.
+pub(super) const OPEN_THREADS: usize = 4;
+
+/// Parts in which these take each table: enough that all of them are done at about the same time.
+pub(super) const OPEN_PARTS: u64 = 16;
+
+/// A database of less bytes is opened by one thread.
+pub(super) const OPEN_ALONE_BYTES: u64 = 8 * 1024 * 1024;

@@ -3,6 +3,7 @@
 use std::fs::{File, TryLockError};
 
 use super::error::OpenError;
+use super::private;
 use super::schema::Files;
 
 /// The right to use a directory, as long as this lives.
@@ -12,7 +13,7 @@ pub(super) struct DirectoryLock(File);
 impl DirectoryLock {
     /// Takes it, or says who is in the way.
     pub(super) fn take(files: &Files) -> Result<Self, OpenError> {
-        let lock = File::options().create(true).truncate(false).write(true).open(&files.lock);
+        let lock = private::options().truncate(false).write(true).open(&files.lock);
         let lock = lock.map_err(|error| OpenError::of_io(error, &files.directory))?;
         match lock.try_lock() {
             Ok(()) => Ok(Self(lock)),

@@ -14,22 +14,29 @@
 //! | `slot`, `index`, `read` | what readers see, and that it is only what is committed |
 //! | `journal`, `rows`, `audit`, `schema` | what is in the file |
 //! | `piece`, `cleanup`, `spill` | which bytes are still needed, in the file and in memory |
-//! | `lock`, `witness`, `recover`, `rebuild`, `salvage`, `open` | opening: what was there, and is it whole? |
+//! | `open`, `lock`, `private`, `witness`, `scan`, `recover`, `salvage` | opening: what was there, and is it whole? |
+//! | `gather`, `rebuild`, `packed`, `take_over`, `assemble`, `parallel` | … and how it comes back into memory |
 //! | `limits` | every bound |
 
 mod apply;
+mod assemble;
 mod audit;
 mod batch;
 mod cleanup;
 mod commit;
 mod committer;
 mod error;
+mod gather;
 mod index;
 mod journal;
+mod key_map;
 mod limits;
 mod lock;
 mod open;
+mod packed;
+mod parallel;
 mod piece;
+mod private;
 mod queue;
 mod read;
 mod rebuild;
@@ -37,10 +44,12 @@ mod recover;
 mod request;
 mod rows;
 mod salvage;
+mod scan;
 mod schema;
 mod shared;
 mod slot;
 mod spill;
+mod take_over;
 mod witness;
 mod writer;
 

@@ -1,7 +1,6 @@
 //! Opening a store: from a directory to a running writer.
 
 use std::collections::VecDeque;
-use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,23 +11,24 @@ use rejoin_core::limits::LogBounds;
 use rejoin_core::state::Recovery;
 use rusqlite::Connection;
 
-use super::apply::Tables;
+use super::assemble::Assembly;
 use super::batch::Batch;
 use super::cleanup::Journal;
 use super::commit::Database;
 use super::committer::Committer;
 use super::error::{Damage, OpenError};
-use super::index::IndexChange;
 use super::journal::{Header, Records};
 use super::limits;
 use super::lock::DirectoryLock;
+use super::parallel;
 use super::piece::Ledger;
+use super::private;
 use super::recover::{self, Content};
 use super::salvage::{self, Salvage};
 use super::schema::{self, Files, Found};
 use super::shared::Shared;
-use super::slot::{Session, Slot};
 use super::spill::Spill;
+use super::take_over::TakeOver;
 use super::witness::{StoreId, Testimony, Witness};
 use super::writer::Writer;
 use crate::contract::Unavailable;
@@ -89,8 +89,9 @@ pub(super) fn open(
 ) -> Result<(Arc<Shared>, JoinHandle<()>, OpenReport), OpenError> {
     let files = Files::in_directory(&options.directory);
     let of_io = |error| OpenError::of_io(error, &files.directory);
-    fs::create_dir_all(&files.directory).map_err(of_io)?;
+    private::make_directory(&files.directory).map_err(of_io)?;
     let lock = DirectoryLock::take(&files)?;
+    files.all().try_for_each(|file| private::shut(&file)).map_err(of_io)?;
     let mut report = OpenReport::default();
     if let Some(kept) = salvage::install(&files).map_err(of_io)? {
         report.damage.push(Damage::SalvagedBefore);
@@ -110,14 +111,37 @@ pub(super) fn open(
     let store = content.store.unwrap_or_default();
     let testimony = Testimony { store, number: content.newest.number };
     let witness = Witness::open(&files.mark, testimony).map_err(of_io)?;
-    grow_wal(&files).map_err(of_io)?;
+    let Content { sessions, entries, mut rows, newest, .. } = content;
+    let shared = Shared::new(files.clone());
+    let assembly = Assembly { newest, rows: &mut rows, ledger: &ledger, index: &shared.index };
+    let (grown, (tables, unwritten)) = parallel::both(
+        || grow_wal(&files),
+        || assembly.put_in_place(&sessions, entries, &mut report),
+    );
+    grown.map_err(of_io)?;
+
     let database = Database::new(db, witness, options.audit_max as u64);
     let database = database.map_err(of_sqlite(&files))?;
 
-    let shared = Shared::new(files.clone());
     let committer = Committer::start(database, &shared).map_err(of_io)?;
-    let loaded = Loaded { shared: Arc::clone(&shared), committer, lock, ledger };
-    let writer = assemble(&options, content, loaded, &mut report);
+    let writer = Writer {
+        shared: Arc::clone(&shared),
+        committer,
+        lock,
+        bounds: options.bounds,
+        tables,
+        journal: Journal::new(rows, &ledger),
+        spill: Spill::new(options.memory_bytes, &ledger),
+        batch: Batch::new(newest.number + 1, &ledger),
+        under_way: None,
+        put_off: VecDeque::new(),
+        come_back: VecDeque::new(),
+        untidy: false,
+        unwritten,
+        expected: 0,
+        closing: Vec::new(),
+        ledger,
+    };
     let thread = start(writer, &shared).map_err(of_io)?;
     Ok((shared, thread, report))
 }
@@ -140,7 +164,9 @@ fn read_or_make(
     schema::use_wal(&db).map_err(of_sqlite(files))?;
     let witness = Witness::read(&files.mark);
     let witness = witness.map_err(|error| OpenError::of_io(error, &files.directory))?;
-    let content = recover::read(&db, witness, ledger).map_err(of_sqlite(files))?;
+    let take_over = TakeOver { bounds: &options.bounds, recovery: &options.recovery };
+    let content = recover::read(&db, &files.database, witness, take_over, ledger);
+    let content = content.map_err(of_sqlite(files))?;
     Ok((db, content, witness))
 }
 
@@ -151,6 +177,7 @@ fn make(files: &Files, random: &mut dyn FnMut(&mut [u8])) -> Result<(), OpenErro
     random(&mut store);
     let of_io = |error| OpenError::of_io(error, &files.directory);
     Witness::open(&files.mark, Testimony { store, number: 0 }).map_err(of_io)?;
+    private::make_file(&files.database).map_err(of_io)?;
     let db = schema::connect(&files.database).map_err(of_sqlite(files))?;
     let header = Header { number: 1, first: 1, ..Header::default() };
     let first_row = || schema::put_journal_row(&db, 1, Records::default().seal(&header));
@@ -176,6 +203,8 @@ fn answer_damage(
         return Err(OpenError::Unusable { file: files.database.clone(), what });
     }
     report.damage.clone_from(&content.damage);
+    // Those will not be found attached again.
+    report.parked = content.sessions.iter().filter(|taken| taken.was_attached).count();
     let store = content.store.or(witness.map(|witness| witness.store)).unwrap_or_default();
     let last = content.newest.number.max(witness.map_or(0, |witness| witness.number));
     let audit_max = options.audit_max as u64;
@@ -194,7 +223,7 @@ fn answer_damage(
 /// it in place: a flush of a file that does not grow is half as dear.
 fn grow_wal(files: &Files) -> io::Result<()> {
     let wanted = limits::WAL_FILE_BYTES;
-    let mut wal = File::options().append(true).create(true).open(&files.wal)?;
+    let mut wal = private::options().append(true).open(&files.wal)?;
     let mut length = wal.metadata()?.len();
     let zeros = vec![0; 1 << 20];
     while length < wanted {
@@ -203,92 +232,6 @@ fn grow_wal(files: &Files) -> io::Result<()> {
         length += step as u64;
     }
     wal.sync_all()
-}
-
-/// What opening has brought together.
-struct Loaded {
-    shared: Arc<Shared>,
-    committer: Committer,
-    lock: DirectoryLock,
-    ledger: Arc<Ledger>,
-}
-
-/// Puts the sessions in place and makes the writer.
-fn assemble(
-    options: &Options,
-    content: Content,
-    loaded: Loaded,
-    report: &mut OpenReport,
-) -> Writer {
-    let Loaded { shared, committer, lock, ledger } = loaded;
-    let Content { sessions, mut rows, newest, .. } = content;
-    let mut tables = Tables {
-        next_key: newest.next_key,
-        rows: newest.sessions,
-        rows_sum: newest.sessions_sum,
-        ..Tables::default()
-    };
-    let mut unwritten = Vec::new();
-    let mut changes = Vec::new();
-    for (key, rebuild) in sessions {
-        let (row_sum, unnoted_from) = (rebuild.row_sum, rebuild.unnoted_from);
-        let slot = Slot::new(key, rebuild.finish());
-        let mut session = slot.lock();
-        session.row_sum = Some(row_sum);
-        session.unnoted_from = unnoted_from;
-        if let Some(number) = unnoted_from {
-            let index = number.get() - newest.first;
-            if let Some(row) = rows.get_mut(index as usize) {
-                row.unnoted.push(key);
-            }
-        }
-        if take_over(&mut session, options, &ledger) {
-            report.parked += 1;
-            unwritten.push(Arc::clone(&slot));
-        }
-        report.sessions += 1;
-        report.events += session.state.out.len();
-        let id = session.state.about.id.clone();
-        let due = session.state.record().due_at();
-        drop(session);
-        changes.push(IndexChange::Add(id.clone(), Arc::clone(&slot)));
-        changes.push(IndexChange::Reschedule(id.clone(), None, due));
-        tables.by_id.insert(id, Arc::clone(&slot));
-        tables.by_key.insert(key, slot);
-    }
-    shared.index.apply(changes);
-    Writer {
-        shared,
-        committer,
-        lock,
-        bounds: options.bounds,
-        tables,
-        journal: Journal::new(rows, &ledger),
-        spill: Spill::new(options.memory_bytes, &ledger),
-        batch: Batch::new(newest.number + 1, &ledger),
-        under_way: None,
-        put_off: VecDeque::new(),
-        come_back: VecDeque::new(),
-        untidy: false,
-        unwritten,
-        expected: 0,
-        closing: Vec::new(),
-        ledger,
-    }
-}
-
-/// Parks a session that another process has left behind. Says whether a client was attached to it.
-fn take_over(session: &mut Session, options: &Options, ledger: &Ledger) -> bool {
-    let state = &mut session.state;
-    ledger.change_ids(0, state.seen.len());
-    if state.vitals.status != rejoin_core::record::Status::Active {
-        return false;
-    }
-    let was_attached = state.vitals.attached.is_some();
-    state.recover(&options.recovery);
-    // What was trimmed without a note is in the journal still.
-    state.settle(&options.bounds, options.recovery.now);
-    was_attached
 }
 
 fn start(writer: Writer, shared: &Arc<Shared>) -> io::Result<JoinHandle<()>> {

@@ -64,12 +64,14 @@ impl Row {
         self.live.load(Relaxed)
     }
 
-    fn add(&self, bytes: u64) {
+    /// Somebody points to so many bytes more.
+    pub(super) fn add(&self, bytes: u64) {
         self.live.fetch_add(bytes, Relaxed);
         self.ledger.live.fetch_add(bytes, Relaxed);
     }
 
-    fn subtract(&self, bytes: u64) {
+    /// Somebody points to so many bytes less.
+    pub(super) fn subtract(&self, bytes: u64) {
         self.live.fetch_sub(bytes, Relaxed);
         self.ledger.live.fetch_sub(bytes, Relaxed);
     }
@@ -116,6 +118,11 @@ impl Piece {
     /// A body that is in the record at `place` alone.
     pub(super) fn cold(row: &Arc<Row>, place: Place) -> Self {
         row.add(u64::from(place.len));
+        Self::counted(row, place)
+    }
+
+    /// The same, if the record has been counted in its row already.
+    pub(super) fn counted(row: &Arc<Row>, place: Place) -> Self {
         Self { row: Arc::clone(row), place, hot: None }
     }
 

@@ -1,42 +1,38 @@
 //! One session, put together again from its row and the journal's records, in the order of the rows.
 
 use std::num::NonZeroU64;
+use std::sync::Arc;
 
-use rejoin_core::log::{Entry, Held, Inbox, OutLog, Remembered, Seen};
+use rejoin_core::InSeq;
+use rejoin_core::log::{Entry, Inbox, OutLog, Remembered, Seen};
 use rejoin_core::record::{Ending, Status};
 use rejoin_core::state::{SessionState, Snapshot};
-use rejoin_core::{InSeq, Seq};
 
-use super::journal::Head;
-use super::piece::Piece;
+use super::journal::{Head, Key};
+use super::packed::{PackedLog, Run};
+use super::piece::{Piece, Place, Row};
 use super::rows::Stored;
+use super::slot::Slot;
 
 /// A session in the making.
 #[derive(Debug)]
-pub(super) struct Rebuild {
+pub(super) struct Rebuild<'a> {
     stored: Stored,
-    /// The checksum of its row.
-    pub(super) row_sum: u32,
     /// See [`super::slot::Session::unnoted_from`].
-    pub(super) unnoted_from: Option<NonZeroU64>,
-    /// The newest events that follow each other without a hole.
-    out: OutLog<Piece>,
-    /// Events that came before these, or were written again after them; rare.
-    apart: Vec<(Seq, Held<Piece>)>,
+    unnoted_from: Option<NonZeroU64>,
+    events: Vec<Run<'a>>,
     entries: Vec<(InSeq, Entry<Piece>)>,
     seen: Vec<Remembered>,
     snapshot: Option<Snapshot<Piece>>,
 }
 
-impl Rebuild {
+impl<'a> Rebuild<'a> {
     /// Begins with what the row says.
-    pub(super) fn new(stored: Stored, row_sum: u32) -> Self {
+    pub(super) fn new(stored: Stored) -> Self {
         Self {
             stored,
-            row_sum,
             unnoted_from: None,
-            out: OutLog::default(),
-            apart: Vec::new(),
+            events: Vec::new(),
             entries: Vec::new(),
             seen: Vec::new(),
             snapshot: None,
@@ -56,19 +52,33 @@ impl Rebuild {
         }
     }
 
-    /// Adds what a record of journal row `number` says.
-    pub(super) fn add(&mut self, number: u64, head: Head, piece: impl FnOnce() -> Piece) {
+    /// Adds events that a journal row speaks of.
+    pub(super) fn add_events(&mut self, run: Run<'a>) {
+        self.is_news(run.row.number());
+        if self.is_active() {
+            self.events.push(run);
+        }
+    }
+
+    /// Whether journal row `number`, which says something about it, is newer than its own row.
+    fn is_news(&mut self, number: u64) -> bool {
         let news = number > self.stored.as_of;
         if news {
             self.unnoted_from = self.unnoted_from.or(NonZeroU64::new(number));
         }
+        news
+    }
+
+    /// Adds what another record of a journal row says.
+    pub(super) fn add(&mut self, row: &Arc<Row>, head: Head, place: Place) {
+        let number = row.number();
+        let news = self.is_news(number);
+        let piece = || Piece::cold(row, place);
         let (active, has_ids) = (self.is_active(), self.has_ids());
         let Stored { numbers, vitals, .. } = &mut self.stored;
         match head {
-            Head::Event { seq, at, size, .. } => {
-                if active {
-                    self.add_event(seq, Held { at, size, body: piece() });
-                }
+            Head::Event { key: _, seq, at, size } => {
+                debug_assert!(false, "{seq} at {at} of size {size} belongs to a run");
             }
             Head::Entry { in_seq, at, kind, size, digest, deadline, .. } => {
                 numbers.in_head = numbers.in_head.max(in_seq);
@@ -103,60 +113,33 @@ impl Rebuild {
         }
     }
 
-    fn add_event(&mut self, seq: Seq, event: Held<Piece>) {
-        if self.out.is_empty() {
-            self.out = OutLog::starting_after(seq.previous(), Seq::ZERO);
-        }
-        if seq == self.out.head().next() {
-            self.out.push(event);
-        } else if let Some(held) = self.out.get_mut(seq) {
-            *held = event; // written again: the older row will go
-        } else if seq < self.out.oldest() {
-            self.apart.push((seq, event));
-        } else {
-            let before = self.out.after(Seq::ZERO).map(|(seq, event)| (seq, event.clone()));
-            self.apart.extend(before);
-            self.out = OutLog::starting_after(seq.previous(), Seq::ZERO);
-            self.out.push(event);
-        }
-    }
-
     /// The session as it was.
-    pub(super) fn finish(mut self) -> SessionState<Piece> {
+    pub(super) fn finish(mut self, key: Key, row_sum: u32) -> Arc<Slot> {
         let numbers = self.stored.numbers;
-        let active = self.is_active();
-        let out = if active {
-            self.finish_out()
+        let packed = PackedLog::of(&self.events, numbers.oldest, numbers.head);
+        let head = packed.as_ref().map_or(numbers.head, PackedLog::head);
+        let inbox = if self.is_active() {
+            self.finish_inbox()
         } else {
-            OutLog::starting_after(numbers.head, numbers.acked)
+            Inbox::starting_after(numbers.in_head)
         };
-        let inbox =
-            if active { self.finish_inbox() } else { Inbox::starting_after(numbers.in_head) };
         let seen = self.finish_seen();
-        let Self { stored, snapshot, .. } = self;
-        SessionState {
+        let Self { stored, snapshot, unnoted_from, .. } = self;
+        let state = SessionState {
             about: stored.about.into(),
             vitals: stored.vitals,
             tokens: stored.tokens,
-            out,
+            out: OutLog::starting_after(head, numbers.acked.min(head)),
             inbox,
             seen,
             snapshot,
-        }
-    }
-
-    /// The events that follow each other without a hole up to the head. What is missing before them
-    /// was trimmed; if it was lost, the rows that are missing have told.
-    fn finish_out(&mut self) -> OutLog<Piece> {
-        let mut out = std::mem::take(&mut self.out);
-        if !self.apart.is_empty() {
-            out = join(out, std::mem::take(&mut self.apart));
-        }
-        let numbers = &self.stored.numbers;
-        out.jump_to(numbers.head);
-        out.trim_before(numbers.oldest);
-        out.ack(numbers.acked.min(out.head()));
-        out
+        };
+        let slot = Slot::with_packed(key, state, packed.map(Box::new));
+        let mut session = slot.lock_packed();
+        session.row_sum = Some(row_sum);
+        session.unnoted_from = unnoted_from;
+        drop(session);
+        slot
     }
 
     fn finish_inbox(&mut self) -> Inbox<Piece> {
@@ -189,26 +172,4 @@ impl Rebuild {
         }
         seen
     }
-}
-
-/// The events of `out` with those before them that `apart` has.
-fn join(out: OutLog<Piece>, mut apart: Vec<(Seq, Held<Piece>)>) -> OutLog<Piece> {
-    apart.reverse();
-    apart.sort_by_key(|(seq, _)| *seq); // stable: of two, the one written later is first
-    apart.dedup_by_key(|(seq, _)| *seq);
-    let mut first = out.oldest();
-    for (seq, _) in apart.iter().rev().filter(|(seq, _)| *seq < out.oldest()) {
-        if seq.next() != first {
-            break;
-        }
-        first = *seq;
-    }
-    let mut joined = OutLog::starting_after(first.previous(), Seq::ZERO);
-    for (_, event) in apart.into_iter().filter(|(seq, _)| (first..out.oldest()).contains(seq)) {
-        joined.push(event);
-    }
-    for (_, event) in out.after(Seq::ZERO) {
-        joined.push(event.clone());
-    }
-    joined
 }

@@ -1,23 +1,27 @@
-//! Reads a database when it is opened, and finds out whether all is there that ever was.
+//! Finds out when a database is opened what it holds, and whether all is there that ever was.
 //!
-//! The journal is read once, in the order of its rows, without copying bodies. Everything in it and
-//! in the table of sessions has a checksum; the newest row says which rows and how many sessions
-//! there are, and the witness which row is the newest. What does not fit is [`Damage`].
+//! Everything in the journal and in the table of sessions has a checksum; the newest row says which
+//! rows and how many sessions there are, and the witness which row is the newest. What does not fit
+//! is [`Damage`].
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+use std::fs;
+use std::path::Path;
 use std::sync::Arc;
+use std::thread;
 
-use rejoin_core::SessionId;
-use rusqlite::types::ValueRef;
-use rusqlite::{Connection, Row as SqlRow};
+use rusqlite::Connection;
 
-use super::cleanup::{JournalRow, stored_bytes};
-use super::error::{Damage, in_one_line, is_corruption};
-use super::journal::{self, Head, Header, Key, Record};
-use super::piece::{Ledger, Piece, Row};
-use super::rebuild::Rebuild;
-use super::rows;
+use super::cleanup::JournalRow;
+use super::error::{Damage, is_corruption};
+use super::gather::{self, Gathered};
+use super::index::Entry;
+use super::journal::{self, Header};
+use super::limits;
+use super::piece::Ledger;
+use super::scan::{self, Extent, JournalRows, RowFound, SessionRows};
 use super::schema;
+use super::take_over::{TakeOver, Taken};
 use super::witness::{StoreId, Testimony};
 
 /// What a database holds.
@@ -25,7 +29,10 @@ use super::witness::{StoreId, Testimony};
 pub(super) struct Content {
     /// Which store it is, if that can be read.
     pub(super) store: Option<StoreId>,
-    pub(super) sessions: HashMap<Key, Rebuild>,
+    /// In the order of their keys.
+    pub(super) sessions: Vec<Taken>,
+    /// The same for the index, in the order of their ids.
+    pub(super) entries: Vec<Entry>,
     /// The journal's rows that are whole.
     pub(super) rows: VecDeque<JournalRow>,
     /// What the newest of them says.
@@ -38,29 +45,40 @@ pub(super) struct Content {
 /// answer.
 pub(super) fn read(
     db: &Connection,
+    database: &Path,
     witness: Option<Testimony>,
+    take_over: TakeOver<'_>,
     ledger: &Arc<Ledger>,
 ) -> rusqlite::Result<Content> {
     let store = or_damaged(schema::store_id(db))?;
-    let mut damage = Vec::new();
     let said = newest_header(db)?;
-    let sessions = read_sessions(db, said.as_ref(), &mut damage)?;
     let last_possible = said.map_or(0, |said| said.number).max(witness.map_or(0, |w| w.number));
-    let mut reading = Reading { sessions, rows: VecDeque::new(), newest: None, faulty: Vec::new() };
-    let sql = "SELECT id, body FROM journal WHERE id > ?1 ORDER BY id";
-    if let Some(what) = scan(db, sql, last_possible, |number, row| {
-        reading.add_row(number, row.get_ref(1)?, ledger);
-        Ok(())
-    })? {
-        damage.push(Damage::Unreadable { table: "journal", what });
-    }
-    damage.extend(reading.missing_rows());
-    damage.extend(compare_with_witness(store, witness, reading.newest.map_or(0, |n| n.number)));
-    let Reading { sessions, rows, newest, .. } = reading;
-    if newest.is_none() {
+    let threads = threads_for(database);
+    let extent = Extent { database, said: said.as_ref(), last_possible, threads };
+    let scan::Tables { sessions: session_rows, journal } = scan::read(extent, ledger)?;
+
+    let mut damage = Vec::new();
+    let journal = Journal::join(journal, &mut damage);
+    let Gathered { sessions, entries, undecodable } =
+        gather::gather(&session_rows, &journal.rows, take_over, threads);
+    let found = sessions.len() as u64;
+    compare_with_header(&session_rows, found, undecodable, said.as_ref(), &mut damage);
+    damage.extend(journal.missing_rows());
+    damage.extend(compare_with_witness(store, witness, journal.newest.map_or(0, |n| n.number)));
+    if journal.newest.is_none() {
         damage.push(Damage::NoJournal);
     }
-    Ok(Content { store, sessions, rows, newest: newest.unwrap_or_default(), damage })
+    let newest = journal.newest.unwrap_or_default();
+    Ok(Content { store, sessions, entries, rows: journal.remembered(), newest, damage })
+}
+
+/// A small database is read before another thread has begun.
+fn threads_for(database: &Path) -> usize {
+    let bytes = fs::metadata(database).map_or(0, |file| file.len());
+    if bytes < limits::OPEN_ALONE_BYTES {
+        return 1;
+    }
+    thread::available_parallelism().map_or(1, usize::from).min(limits::OPEN_THREADS)
 }
 
 fn compare_with_witness(
@@ -91,78 +109,58 @@ fn newest_header(db: &Connection) -> rusqlite::Result<Option<Header>> {
     Ok(header.flatten())
 }
 
-/// Reads the table of sessions and compares it with what the newest row says of it.
-fn read_sessions(
-    db: &Connection,
+/// Compares the table of sessions with what the newest row says of it.
+fn compare_with_header(
+    parts: &[SessionRows],
+    found: u64,
+    undecodable: u64,
     said: Option<&Header>,
     damage: &mut Vec<Damage>,
-) -> rusqlite::Result<HashMap<Key, Rebuild>> {
-    let mut sessions = HashMap::new();
-    let (mut sum, mut bad) = (0, 0);
-    let sql = "SELECT key, record, id FROM sessions WHERE key > ?1 ORDER BY key";
-    let last_possible = said.map_or(0, |said| said.next_key);
-    let unreadable = scan(db, sql, last_possible, |key, row| {
-        let key = Key(key);
-        let record = row.get_ref(1)?.as_blob().unwrap_or_default();
-        match rows::decode(key, record) {
-            Ok((stored, row_sum)) => {
-                sum ^= row_sum;
-                sessions.insert(key, Rebuild::new(stored, row_sum));
-            }
-            Err(rows::BadRecord) => {
-                sum ^= rows::claimed_sum(record);
-                bad += 1;
-                damage.push(Damage::Session { id: readable_id(row) });
-            }
-        }
-        Ok(())
-    })?;
-    if let Some(what) = unreadable {
+) {
+    let bad = parts.iter().flat_map(|part| &part.bad).cloned();
+    let bad = bad.chain((0..undecodable).map(|_| None));
+    let before = damage.len();
+    damage.extend(bad.map(|id| Damage::Session { id }));
+    let bad = (damage.len() - before) as u64;
+    if let Some(what) = parts.iter().find_map(|part| part.unreadable.clone()) {
         damage.push(Damage::Unreadable { table: "sessions", what });
     }
     if let Some(said) = said {
-        let (found, expected) = (sessions.len() as u64, said.sessions);
+        let sum = parts.iter().fold(0, |sum, part| sum ^ part.sum);
+        let expected = said.sessions;
         if found + bad != expected || sum != said.sessions_sum {
             damage.push(Damage::Sessions { found, expected });
         }
     }
-    Ok(sessions)
 }
 
-fn readable_id(row: &SqlRow<'_>) -> Option<SessionId> {
-    SessionId::parse(row.get_ref(2).ok()?.as_str().ok()?).ok()
-}
-
-/// The journal, as far as it has been read.
+/// The journal as it was found.
 #[derive(Debug)]
-struct Reading {
-    sessions: HashMap<Key, Rebuild>,
-    rows: VecDeque<JournalRow>,
+struct Journal {
+    rows: Vec<RowFound>,
     newest: Option<Header>,
     faulty: Vec<u64>,
 }
 
-impl Reading {
-    fn add_row(&mut self, number: u64, body: ValueRef<'_>, ledger: &Arc<Ledger>) {
-        let body = body.as_blob().unwrap_or_default();
-        let ascending = self.newest.is_none_or(|newest| newest.number < number);
-        let Ok((header, mut records)) = journal::read_row(number, body) else {
-            return self.faulty.push(number);
-        };
-        if !ascending {
-            return self.faulty.push(number);
+impl Journal {
+    /// Puts the parts together.
+    fn join(parts: Vec<JournalRows>, damage: &mut Vec<Damage>) -> Self {
+        let mut journal = Self { rows: Vec::new(), newest: None, faulty: Vec::new() };
+        if let Some(what) = parts.iter().find_map(|part| part.unreadable.clone()) {
+            damage.push(Damage::Unreadable { table: "journal", what });
         }
-        let row = Row::new(number, ledger);
-        let mut has_ids = false;
-        while let Ok(Some(Record { place, head, .. })) = records.next() {
-            has_ids |= matches!(head, Head::Seen { .. } | Head::Entry { digest: Some(_), .. });
-            if let Some(session) = self.sessions.get_mut(&head.key()) {
-                session.add(number, head, || Piece::cold(&row, place));
+        for part in parts {
+            journal.faulty.extend(part.faulty);
+            for row in part.rows {
+                if journal.newest.is_some_and(|newest| newest.number >= row.header.number) {
+                    journal.faulty.push(row.header.number);
+                    continue;
+                }
+                journal.newest = Some(row.header);
+                journal.rows.push(row);
             }
         }
-        let stored = stored_bytes(body.len());
-        self.rows.push_back(JournalRow { row, stored, has_ids, unnoted: Vec::new() });
-        self.newest = Some(header);
+        journal
     }
 
     /// Rows that the newest one says are there and are not, or are but are not whole.
@@ -185,37 +183,14 @@ impl Reading {
         let first = first.or(self.faulty.first().copied())?;
         Some(Damage::Journal { count: count.max(1), first })
     }
-}
 
-/// Reads a table in the order of its keys, and goes on behind places that can't be read, as far as
-/// keys are possible. Says what was wrong, if something was.
-fn scan(
-    db: &Connection,
-    sql: &str,
-    last_possible: u64,
-    mut each: impl FnMut(u64, &SqlRow<'_>) -> rusqlite::Result<()>,
-) -> rusqlite::Result<Option<String>> {
-    let mut after = -1;
-    let mut wrong = None;
-    loop {
-        let mut step = || -> rusqlite::Result<()> {
-            let mut select = db.prepare_cached(sql)?;
-            let mut rows = select.query([after])?;
-            while let Some(row) = rows.next()? {
-                after = row.get(0)?;
-                each(after as u64, row)?;
-            }
-            Ok(())
-        };
-        match step() {
-            Ok(()) => return Ok(wrong),
-            Err(error) if is_corruption(&error) => wrong = Some(in_one_line(&error)),
-            Err(error) => return Err(error),
-        }
-        after += 1;
-        if after as u64 >= last_possible {
-            return Ok(wrong);
-        }
+    /// What is remembered of the rows.
+    fn remembered(self) -> VecDeque<JournalRow> {
+        let rows = self.rows.into_iter().map(|found| {
+            let RowFound { row, stored, has_ids, .. } = found;
+            JournalRow { row, stored, has_ids, unnoted: Vec::new() }
+        });
+        rows.collect()
     }
 }
 

@@ -56,15 +56,16 @@ pub(super) fn encode(session: &Session, as_of: u64) -> (SessionRow, u32) {
     (row, sum)
 }
 
-/// The session in a row's record, and the record's checksum.
-pub(super) fn decode(key: Key, record: &[u8]) -> Result<(Stored, u32), BadRecord> {
+/// What a row's record says, still encoded, and its checksum.
+pub(super) fn check(key: Key, record: &[u8]) -> Result<(&[u8], u32), BadRecord> {
     let (sum, content) = record.split_first_chunk::<4>().ok_or(BadRecord)?;
     let sum = u32::from_le_bytes(*sum);
-    if sum != checksum(key, content) {
-        return Err(BadRecord);
-    }
-    let stored = postcard::from_bytes(content).map_err(|_| BadRecord)?;
-    Ok((stored, sum))
+    if sum == checksum(key, content) { Ok((content, sum)) } else { Err(BadRecord) }
+}
+
+/// The session in a record that is whole.
+pub(super) fn decode(content: &[u8]) -> Result<Stored, BadRecord> {
+    postcard::from_bytes(content).map_err(|_| BadRecord)
 }
 
 /// The checksum that a record has, right or wrong.

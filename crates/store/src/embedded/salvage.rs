@@ -26,10 +26,11 @@ use super::error::{Damage, Fault};
 use super::journal::Header;
 use super::limits;
 use super::piece::{Ledger, Piece};
+use super::private;
 use super::recover::Content;
 use super::rows;
 use super::schema::{self, Files};
-use super::slot::Slot;
+use super::take_over::Taken;
 use super::witness::StoreId;
 use crate::audit::{AuditQuery, AuditRecord};
 
@@ -64,18 +65,20 @@ impl Salvage<'_> {
         let lost = content.damage.iter().any(|damage| !matches!(damage, Damage::Session { .. }));
         let mut tables = Tables { next_key: content.newest.next_key, ..Tables::default() };
         let mut new_epochs = 0;
-        for (key, rebuild) in content.sessions {
-            let mut state = rebuild.finish();
-            if lost && state.vitals.status == Status::Active {
-                begin_epoch(&mut state, random);
+        for Taken { key, slot, .. } in content.sessions {
+            let session = &mut *slot.lock();
+            (session.row_sum, session.unnoted_from) = (None, None); // nothing is written of it yet
+            if lost && session.state.vitals.status == Status::Active {
+                begin_epoch(&mut session.state, random);
                 new_epochs += 1;
             }
             tables.next_key = tables.next_key.max(key.0 + 1);
-            tables.by_key.insert(key, Slot::new(key, state));
+            tables.by_key.insert(key, Arc::clone(&slot));
         }
 
         let path = self.files.salvaging();
         remove_if_there(&path).map_err(Fault::File)?;
+        private::make_file(&path).map_err(Fault::File)?;
         let db = schema::connect(&path)?;
         let newest = schema::make(&db, self.store, || -> Result<u64, Fault> {
             write_sessions(&db, &mut tables, self.number)?;

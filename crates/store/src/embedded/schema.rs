@@ -70,6 +70,13 @@ impl Files {
             lock: directory.join("lock"),
         }
     }
+
+    /// All of them, and the one that SQLite's connections share.
+    pub(super) fn all(&self) -> impl Iterator<Item = PathBuf> {
+        let Self { directory, database, wal, mark, lock } = self;
+        let shared = directory.join("rejoin.db-shm");
+        [database.clone(), wal.clone(), shared, mark.clone(), lock.clone()].into_iter()
+    }
 }
 
 /// What is found where the database should be.

@@ -15,6 +15,7 @@ use rejoin_core::state::{SessionState, Snapshot};
 use rejoin_core::{Seq, Timestamp};
 
 use super::journal::{Key, Numbers};
+use super::packed::PackedLog;
 use super::piece::Piece;
 
 /// A session, shared between the writer and the readers.
@@ -26,6 +27,8 @@ pub(super) struct Slot(Mutex<Session>);
 pub(super) struct Session {
     /// The session as of the last change, committed or not.
     pub(super) state: SessionState<Piece>,
+    /// The events of its out log, if nobody has looked at it since the store was opened.
+    packed: Option<Box<PackedLog>>,
     /// The name of its row and its logs.
     pub(super) key: Key,
     /// The checksum of its row, if it has one.
@@ -104,10 +107,20 @@ pub(super) enum Touches {
 }
 
 impl Slot {
-    /// A session that has just been made or read.
+    /// A session that has just been made.
     pub(super) fn new(key: Key, state: SessionState<Piece>) -> Arc<Self> {
+        Self::with_packed(key, state, None)
+    }
+
+    /// A session that has just been read. `packed` are the events of its out log.
+    pub(super) fn with_packed(
+        key: Key,
+        state: SessionState<Piece>,
+        packed: Option<Box<PackedLog>>,
+    ) -> Arc<Self> {
         Arc::new(Self(Mutex::new(Session {
             state,
+            packed,
             key,
             row_sum: None,
             unnoted_from: None,
@@ -122,12 +135,32 @@ impl Slot {
 
     /// The session, for a moment.
     pub(super) fn lock(&self) -> MutexGuard<'_, Session> {
+        let mut session = self.lock_packed();
+        session.unpack();
+        session
+    }
+
+    /// The same without its events, if they are packed still: only for opening, which looks at every
+    /// session.
+    pub(super) fn lock_packed(&self) -> MutexGuard<'_, Session> {
         // After a panic of the writer, what was put aside is still the truth.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Session {
+    /// The events of its out log, if they are packed still.
+    pub(super) fn packed(&self) -> Option<&PackedLog> {
+        self.packed.as_deref()
+    }
+
+    /// Makes the out log whole.
+    pub(super) fn unpack(&mut self) {
+        if let Some(packed) = self.packed.take() {
+            self.state.out = packed.unpack(self.state.out.acked());
+        }
+    }
+
     /// Puts aside what readers see, as far as a change is about to touch it.
     pub(super) fn put_aside(&mut self, touches: Touches) {
         if touches >= Touches::Record && self.aside.is_none() {

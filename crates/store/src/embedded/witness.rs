@@ -8,10 +8,12 @@
 //! Two slots are written in turn, so that one is whole at any moment:
 //! `magic:4 crc:4 store:16 number:8`, little-endian, the checksum over what follows it.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+
+use super::private;
 
 const MAGIC: &[u8; 4] = b"RJNW";
 const SLOT: usize = 64;
@@ -60,8 +62,7 @@ impl Witness {
 
     /// Opens or makes the file. A new one is flushed, so that it is there from the first commit on.
     pub(super) fn open(path: &Path, testimony: Testimony) -> io::Result<Self> {
-        let file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        let file = private::options().read(true).write(true).truncate(false).open(path)?;
         let witness = Self { file, store: testimony.store };
         if Self::read(path)? != Some(testimony) {
             // Both slots: an older store's slot could otherwise win by its number.

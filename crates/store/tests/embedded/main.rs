@@ -8,5 +8,6 @@ mod bounds;
 mod damage;
 mod kill;
 mod like_memory;
+mod private;
 mod sentences;
 mod support;

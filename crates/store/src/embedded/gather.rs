@@ -1,0 +1,124 @@
+//! Brings the rows of the sessions and the journal's records together, for each session what is said
+//! about it, on several threads.
+
+use super::index::Entry;
+use super::key_map::KeyMap;
+use super::parallel;
+use super::rebuild::Rebuild;
+use super::rows;
+use super::scan::{RowFound, SessionRows, What};
+use super::take_over::{TakeOver, Taken};
+
+/// The sessions of a store, or of a share of it.
+#[derive(Debug, Default)]
+pub(super) struct Gathered {
+    /// In the order of their keys.
+    pub(super) sessions: Vec<Taken>,
+    /// The same for the index, in the order of their ids.
+    pub(super) entries: Vec<Entry>,
+    /// How many records make no sense although they are whole.
+    pub(super) undecodable: u64,
+}
+
+/// Puts the sessions together and takes them over.
+pub(super) fn gather(
+    parts: &[SessionRows],
+    journal: &[RowFound],
+    take_over: TakeOver<'_>,
+    threads: usize,
+) -> Gathered {
+    let shares = parts.chunks(parts.len().div_ceil(threads).max(1)).collect();
+    let shares = parallel::map(
+        threads,
+        shares,
+        || (),
+        |(), parts| {
+            let mut share = gather_share(parts, journal, take_over);
+            Entry::sort(&mut share.entries);
+            share
+        },
+    );
+    let mut all = Gathered::default();
+    for share in shares {
+        all.sessions.extend(share.sessions);
+        all.entries.extend(share.entries);
+        all.undecodable += share.undecodable;
+    }
+    Entry::sort(&mut all.entries);
+    all
+}
+
+/// The sessions of these parts, with the entries in no order.
+fn gather_share(parts: &[SessionRows], journal: &[RowFound], take_over: TakeOver<'_>) -> Gathered {
+    let count = parts.iter().map(|part| part.rows.len()).sum();
+    let said = ByKey::new(parts, journal, count);
+    let (sessions, entries) = (Vec::with_capacity(count), Vec::with_capacity(count));
+    let mut share = Gathered { sessions, entries, undecodable: 0 };
+    let rows = parts.iter().flat_map(|part| part.rows.iter().map(move |row| (part, row)));
+    for (index, (part, row)) in rows.enumerate() {
+        let Ok(stored) = rows::decode(part.content(row)) else {
+            share.undecodable += 1;
+            continue;
+        };
+        let mut session = Rebuild::new(stored);
+        said.tell(index, journal, &mut session);
+        let (taken, entry) = take_over.take(row.key, session.finish(row.key, row.sum));
+        share.sessions.push(taken);
+        share.entries.push(entry);
+    }
+    share
+}
+
+/// What the journal says, by sessions: for each a chain of places in it.
+struct ByKey {
+    /// The first link of each session's chain.
+    chains: Vec<u32>,
+    links: Vec<Link>,
+}
+
+struct Link {
+    row: u32,
+    said: u32,
+    next: u32,
+}
+
+/// The end of a chain.
+const NONE: u32 = u32::MAX;
+
+impl ByKey {
+    fn new(parts: &[SessionRows], journal: &[RowFound], count: usize) -> Self {
+        let keys = || parts.iter().flat_map(|part| part.rows.iter().map(|row| row.key));
+        let mut index_of: KeyMap<u32> = KeyMap::default();
+        index_of.reserve(count);
+        index_of.extend(keys().zip(0..));
+        let range = keys().min()..=keys().max();
+        let mut by_key = Self { chains: vec![NONE; count], links: Vec::with_capacity(count) };
+        // From the end, so that each link goes before those that are there.
+        for (row, found) in journal.iter().enumerate().rev() {
+            for (said, key) in found.said.iter().map(|said| said.key).enumerate().rev() {
+                if range.contains(&Some(key))
+                    && let Some(index) = index_of.get(&key)
+                {
+                    let chain = &mut by_key.chains[*index as usize];
+                    let link = Link { row: row as u32, said: said as u32, next: *chain };
+                    *chain = by_key.links.len() as u32;
+                    by_key.links.push(link);
+                }
+            }
+        }
+        by_key
+    }
+
+    /// Tells a session what the journal says about it.
+    fn tell<'a>(&self, index: usize, journal: &'a [RowFound], session: &mut Rebuild<'a>) {
+        let mut at = self.chains[index];
+        while let Some(Link { row, said, next }) = self.links.get(at as usize) {
+            let found = &journal[*row as usize];
+            match &found.said[*said as usize].what {
+                What::Events(events) => session.add_events(found.run(events)),
+                What::Other(record) => session.add(&found.row, record.0, record.1),
+            }
+            at = *next;
+        }
+    }
+}

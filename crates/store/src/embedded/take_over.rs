@@ -1,0 +1,75 @@
+//! Takes sessions over from the process that left them behind.
+
+use std::num::NonZeroU64;
+use std::sync::Arc;
+
+use rejoin_core::SessionId;
+use rejoin_core::limits::LogBounds;
+use rejoin_core::record::Status;
+use rejoin_core::state::Recovery;
+
+use super::index::Entry;
+use super::journal::Key;
+use super::slot::{Session, Slot};
+
+/// What becomes of sessions that are taken over. Doing it twice is as doing it once.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TakeOver<'a> {
+    pub(super) bounds: &'a LogBounds,
+    pub(super) recovery: &'a Recovery,
+}
+
+/// A session that was taken over, with what must be known of it to put it in its place: looking at
+/// all of them again would take as long as reading them.
+#[derive(Debug)]
+pub(super) struct Taken {
+    pub(super) key: Key,
+    pub(super) id: SessionId,
+    pub(super) slot: Arc<Slot>,
+    /// See [`Session::unnoted_from`].
+    pub(super) unnoted_from: Option<NonZeroU64>,
+    pub(super) was_attached: bool,
+    pub(super) events: usize,
+    /// How many message ids it remembers.
+    pub(super) ids: usize,
+}
+
+impl TakeOver<'_> {
+    /// Takes one over.
+    pub(super) fn take(&self, key: Key, slot: Arc<Slot>) -> (Taken, Entry) {
+        let session = &mut *slot.lock_packed();
+        let was_attached = self.park(session);
+        let state = &session.state;
+        let id = state.about.id.clone();
+        let entry = Entry::new(&id, &slot, session.due());
+        let taken = Taken {
+            key,
+            id,
+            slot: Arc::clone(&slot),
+            unnoted_from: session.unnoted_from,
+            was_attached,
+            events: session.packed().map_or(state.out.len(), |packed| packed.len()),
+            ids: state.seen.len(),
+        };
+        (taken, entry)
+    }
+
+    /// Parks a session, if it goes on. Says whether a client was attached to it.
+    fn park(&self, session: &mut Session) -> bool {
+        let Self { bounds, recovery } = self;
+        let state = &mut session.state;
+        if state.vitals.status != Status::Active {
+            return false;
+        }
+        let was_attached = state.vitals.attached.is_some();
+        state.recover(recovery);
+        // What was trimmed without a note is in the journal still.
+        let covered = state.snapshot.as_ref().map(|snapshot| snapshot.mark.seq);
+        let settled = state.out.acked().max(covered.unwrap_or_default());
+        if session.packed().is_some_and(|packed| packed.is_over(bounds, settled, recovery.now)) {
+            session.unpack();
+            session.state.settle(bounds, recovery.now);
+        }
+        was_attached
+    }
+}
