@@ -15,8 +15,9 @@ use rejoin_bench::world;
 const ROUNDS: usize = 5;
 const ROUND: Duration = Duration::from_millis(1_500);
 
-/// Events a session keeps: the rest is dropped while others are appended, as in a long run.
-const KEPT: usize = 64;
+/// Events a session keeps: the rest is dropped while others are appended, as in a long run. A client
+/// that keeps up acks at least once a second, so few events of a session are live at any moment.
+const KEPT: usize = 16;
 
 /// `only` limits it to one number of producers.
 pub(crate) fn measure(report: &mut Report, only: Option<usize>) -> Result<()> {

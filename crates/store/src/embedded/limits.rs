@@ -5,9 +5,11 @@ use std::time::Duration;
 /// Bytes of a database page. Larger ones make small commits dearer, smaller ones large commits.
 pub(super) const PAGE_BYTES: u32 = 16384;
 
-/// Pages the write-ahead log takes before they are copied into the database.
+/// Pages the write-ahead log takes before they are copied into the database. The longer it is, the
+/// more often a page was overwritten in it and is copied once only. Together with
+/// [`JOURNAL_SLACK_BYTES`] and [`FREE_PAGES`] it must stay below the 64 MiB that are promised.
 pub(super) const WAL_PAGES: u64 = WAL_BYTES / PAGE_BYTES as u64;
-const WAL_BYTES: u64 = 16 * 1024 * 1024;
+const WAL_BYTES: u64 = 32 * 1024 * 1024;
 
 /// The write-ahead log's file is made this large at once: overwriting it in place costs one flush per
 /// commit, growing it two. There is some room for the commit that crosses [`WAL_PAGES`].
@@ -31,8 +33,15 @@ pub(super) const BATCH_BYTES: usize = 1024 * 1024;
 /// Requests from which on a commit is made on a thread of its own.
 pub(super) const LARGE_COMMIT: usize = 128;
 
+/// Requests that are applied while a commit is under way before the writer looks whether it is done.
+pub(super) const APPLY_AT_ONCE: usize = 32;
+
+/// Requests that the writer takes at once while callers gather: taking one by one would keep it and
+/// them waiting for each other.
+pub(super) const GATHER_AT_ONCE: usize = 16;
+
 /// Journal bytes beyond 1.5 times the live ones that are left alone.
-pub(super) const JOURNAL_SLACK_BYTES: u64 = 16 * 1024 * 1024;
+pub(super) const JOURNAL_SLACK_BYTES: u64 = 8 * 1024 * 1024;
 
 /// Dead journal rows are deleted when so many have come together, or so many bytes: deleting one at
 /// a time would make every commit touch pages that the last one touched.
@@ -54,7 +63,7 @@ pub(super) const EVACUATE_BYTES: u64 = 512 * 1024;
 pub(super) const EVACUATE_ROWS: usize = 1024;
 
 /// Free pages that are left in the database for later use.
-pub(super) const FREE_PAGES: u64 = 16 * 1024 * 1024 / PAGE_BYTES as u64;
+pub(super) const FREE_PAGES: u64 = 8 * 1024 * 1024 / PAGE_BYTES as u64;
 
 /// Free pages that one commit gives back to the file system.
 pub(super) const VACUUM_PAGES: u64 = 256;
@@ -72,9 +81,9 @@ pub(super) const LIST_STEP: usize = 512;
 /// Connections for reading that are kept open.
 pub(super) const READERS: usize = 4;
 
-/// How long the writer looks for the next request before it sleeps: waking it costs a single
-/// producer more than the wait.
-pub(super) const SPIN: Duration = Duration::from_micros(20);
+/// How long the writer looks for the next request before it sleeps: waking it costs callers more
+/// than the wait. A caller that slept during the commit needs about 40 µs to wake up and come back.
+pub(super) const SPIN: Duration = Duration::from_micros(60);
 
 /// How long the writer lets callers gather that it has just answered, once the first is there.
 pub(super) const GATHER: Duration = Duration::from_micros(100);

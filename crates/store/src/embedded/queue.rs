@@ -42,9 +42,8 @@ struct Line {
 /// What the writer waits for.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Wait {
-    /// A request; for some patience, or without end. Callers may gather for a moment, up to the
-    /// number that is expected.
-    ForRequests { expected: usize, patience: Option<Duration> },
+    /// A request; for some patience, or without end.
+    ForRequests { patience: Option<Duration> },
     /// The end of the commit that is under way, or enough requests to be worth looking at.
     ForCommit,
 }
@@ -110,8 +109,8 @@ impl Queue {
     pub(super) fn take(&self, backlog: &mut VecDeque<Request>, wait: Wait) -> Taken {
         debug_assert!(backlog.is_empty());
         let (enough, patience) = match wait {
-            Wait::ForRequests { expected, patience } => {
-                self.let_them_gather(expected);
+            Wait::ForRequests { patience } => {
+                self.look_for_request();
                 (1, patience)
             }
             Wait::ForCommit => (limits::LARGE_COMMIT, None),
@@ -124,18 +123,28 @@ impl Queue {
         }
         line.wake_writer_at = None;
         line.nudged = false;
-        std::mem::swap(&mut line.requests, backlog);
-        line.bytes = 0;
-        self.length.store(0, Ordering::Release);
-        if line.at_gate > 0 {
-            self.room.notify_one();
-        }
+        self.empty(&mut line, backlog);
         if line.closed.is_some() {
             Taken::Closed
         } else if timed_out && backlog.is_empty() {
             Taken::Nothing
         } else {
             Taken::Requests
+        }
+    }
+
+    /// Moves all that is in line into `backlog`, which is empty.
+    pub(super) fn take_at_once(&self, backlog: &mut VecDeque<Request>) {
+        debug_assert!(backlog.is_empty());
+        self.empty(&mut self.lock(), backlog);
+    }
+
+    fn empty(&self, line: &mut Line, backlog: &mut VecDeque<Request>) {
+        std::mem::swap(&mut line.requests, backlog);
+        line.bytes = 0;
+        self.length.store(0, Ordering::Release);
+        if line.at_gate > 0 {
+            self.room.notify_one();
         }
     }
 
@@ -174,16 +183,10 @@ impl Queue {
         self.room.notify_one();
     }
 
-    /// Looks on for a moment while callers that were answered come back: those that miss this commit
-    /// wait for two. Nobody waits longer than a fraction of what a commit takes.
-    fn let_them_gather(&self, expected: usize) {
+    /// Looks on for a moment: waking the writer costs a single caller more than the wait.
+    fn look_for_request(&self) {
         let started = Instant::now();
-        loop {
-            let length = self.length();
-            let patience = if length == 0 { limits::SPIN } else { limits::GATHER };
-            if length >= expected.max(1) || started.elapsed() >= patience {
-                return;
-            }
+        while self.length() == 0 && started.elapsed() < limits::SPIN {
             std::hint::spin_loop();
         }
     }

@@ -16,6 +16,7 @@
 use std::collections::VecDeque;
 use std::mem;
 use std::sync::Arc;
+use std::time::Instant;
 
 use rejoin_core::limits::LogBounds;
 use rejoin_core::log::Trimmed;
@@ -95,12 +96,12 @@ impl Writer {
             if taken == Taken::Closed {
                 return Ok(End::Dropped);
             }
-            self.apply_batch(&mut backlog);
+            let stuck = self.apply_batch(&mut backlog);
             if self.under_way.is_none() {
+                self.gather(&mut backlog);
                 self.finish_batch(taken == Taken::Nothing)?;
             } else {
-                // If there is a backlog still, the batch can't take it.
-                self.look_after_commit(!backlog.is_empty())?;
+                self.look_after_commit(stuck)?;
             }
             while let Some(request) = self.come_back.pop_back() {
                 backlog.push_front(request);
@@ -117,24 +118,60 @@ impl Writer {
             return Wait::ForCommit;
         }
         let untidy = self.journal.wants_commit() || self.untidy;
-        Wait::ForRequests { expected: self.expected, patience: untidy.then_some(limits::PATIENCE) }
+        Wait::ForRequests { patience: untidy.then_some(limits::PATIENCE) }
     }
 
-    /// Applies what the batch can take.
-    fn apply_batch(&mut self, backlog: &mut VecDeque<Request>) {
-        while !self.batch.is_full()
-            && self.closing.is_empty()
-            && let Some(request) = backlog.pop_front()
-        {
+    /// Applies what the batch can take; while a commit is under way, not too much at once, so that
+    /// the next one begins soon after it. Says whether the rest can only wait for that.
+    fn apply_batch(&mut self, backlog: &mut VecDeque<Request>) -> bool {
+        let at_once = self.under_way.as_ref().map_or(usize::MAX, |_| limits::APPLY_AT_ONCE);
+        for _ in 0..at_once {
+            if self.is_full(backlog.len()) || !self.closing.is_empty() {
+                return !backlog.is_empty();
+            }
+            let Some(request) = backlog.pop_front() else { return false };
             if self.under_way.is_none() {
                 self.apply(request);
             } else if request.needs_quiet() {
-                return backlog.push_front(request);
+                backlog.push_front(request);
+                return true;
             } else if self.is_under_way(&request) {
                 self.put_off.push_back(request);
             } else {
                 self.apply(request);
             }
+        }
+        false
+    }
+
+    /// Whether the batch takes no further request, `waiting` being in line for it. While a commit is
+    /// under way it takes half of all there are at most: two commits of like size in turn keep disk
+    /// and processors busy, a large one and a small one wait for each other.
+    fn is_full(&self, waiting: usize) -> bool {
+        let Some(under_way) = &self.under_way else { return self.batch.is_full() };
+        let all = under_way.answers.len() + self.batch.requests() + waiting;
+        let half = all.div_ceil(2).max(limits::LARGE_COMMIT);
+        self.batch.is_full() || self.batch.requests() >= half
+    }
+
+    /// Applies the requests of callers that were just answered as they come back: those that miss
+    /// this commit wait for two. Nobody waits longer than a fraction of what a commit takes.
+    fn gather(&mut self, backlog: &mut VecDeque<Request>) {
+        let started = Instant::now();
+        while backlog.is_empty()
+            && self.closing.is_empty()
+            && let missing = self.expected.saturating_sub(self.batch.requests())
+            && missing > 0
+        {
+            let over = started.elapsed() >= limits::GATHER;
+            if self.shared.queue.length() >= missing.min(limits::GATHER_AT_ONCE) || over {
+                self.shared.queue.take_at_once(backlog);
+                self.apply_batch(backlog);
+            }
+            if over {
+                return;
+            }
+            std::hint::spin_loop();
         }
     }
 
