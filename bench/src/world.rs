@@ -98,8 +98,16 @@ pub async fn append(
 ) -> Result<Seq> {
     let bodies = bodies.into_iter();
     let events = bodies.map(|body| NewEvent { size: body.len() as u32, body }).collect();
-    let append =
-        Append { term, first, events, snapshot: None, covers: None, named: false, now: NOW };
+    let append = Append {
+        term,
+        first,
+        events,
+        snapshot: None,
+        covers: None,
+        named: false,
+        key: None,
+        now: NOW,
+    };
     Ok(store.append(id, append).await?.head)
 }
 

@@ -70,6 +70,7 @@ pub(crate) fn try_session(
                 snapshot: None,
                 covers: None,
                 named: false,
+                key: None,
                 now,
             };
             judge.refused("P5: a fenced process wrote", copy.append(append).is_ok());

@@ -6,7 +6,8 @@ mod common;
 use common::live::*;
 use common::*;
 use rejoin_core::limits;
-use rejoin_core::session::{Covering, Settings};
+use rejoin_core::log::MessageDigest;
+use rejoin_core::session::{Covering, Publication, Settings};
 
 /// A session with client A, whose agent may speak.
 fn live() -> Live {
@@ -181,4 +182,26 @@ fn what_a_dead_agent_said_last_is_still_published() {
     live.store_is_slow = false;
     live.store_answers();
     assert_eq!(live.heard_by("producer"), ["#1 published 1…1", "#2 published 2…2"]);
+}
+
+#[test]
+fn what_has_a_key_goes_to_the_store_alone_and_is_published_once() {
+    let mut live = live_with_append_on_its_way();
+    let key = Some(MessageDigest::of("k", b"keyed"));
+    live.publishes(saying(&["before"]));
+    for _ in 0..2 {
+        live.publishes(Publication { key, ..saying(&["keyed"]) });
+    }
+    let other = Some(MessageDigest::of("k", b"other"));
+    live.publishes(Publication { key: other, ..saying(&["other"]) });
+    live.publishes(saying(&["after"]));
+    live.all_heard();
+    live.store_is_slow = false;
+    live.store_answers();
+    let refused = "#5 refused: that idempotency key was used for something else, events 3 to 3";
+    let heard = live.heard_by("producer");
+    assert_eq!(
+        heard[1..],
+        ["#2 published 2…2", "#3 published 3…3", "#4 published 3…3", refused, "#6 published 4…4"]
+    );
 }

@@ -20,7 +20,7 @@ const MAX_NAME_CHARS: usize = 128;
 pub const MAX_DEPTH: usize = 128;
 
 /// Names that only the server itself uses; besides these, all that begin with `system.` or `session.`.
-const RESERVED: [&str; 6] = [
+pub(crate) const RESERVED: [&str; 6] = [
     "agent.session_created",
     "agent.session_ended",
     "agent.state_exported",
@@ -98,7 +98,7 @@ impl Spoken {
 impl From<Spoken> for Publication {
     fn from(spoken: Spoken) -> Self {
         let Spoken { event, state, in_seq } = spoken;
-        Self { events: event.into_iter().collect(), state, in_seq }
+        Self { events: event.into_iter().collect(), state, in_seq, key: None }
     }
 }
 

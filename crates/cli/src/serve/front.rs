@@ -10,6 +10,7 @@ use rejoin::service::{Service, ServiceSettings};
 use rejoin::web::{self, AllowList, Allowed, WebSettings};
 
 use super::health::{self, Health};
+use super::opening::log_bounds;
 use crate::access;
 use crate::listener::Listener;
 use crate::settings::{Access, Config, Settings};
@@ -50,6 +51,7 @@ pub(crate) fn service_settings(settings: &Settings) -> ServiceSettings {
         max_sessions: settings.max_sessions,
         max_sessions_per_principal: settings.max_sessions_per_principal,
         client_session_ids: settings.client_session_ids,
+        bounds: log_bounds(settings),
     }
 }
 
@@ -64,6 +66,7 @@ fn web_settings(config: &Config) -> WebSettings {
         max_frame_bytes: bytes(settings.max_frame_bytes),
         reconnect_backoff: settings.reconnect_backoff.clone(),
         max_reconnect_attempts: settings.max_reconnect_attempts,
+        sse_keep_alive: settings.sse_keep_alive,
     }
 }
 

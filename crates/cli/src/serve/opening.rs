@@ -46,11 +46,7 @@ pub(crate) fn open_store(
     lifetime: &Lifetime,
     now: Timestamp,
 ) -> Result<Opened> {
-    let bounds = LogBounds {
-        events: settings.buffer_size,
-        bytes: usize::try_from(settings.buffer_bytes).unwrap_or(usize::MAX),
-        retention: settings.buffer_retention,
-    };
+    let bounds = log_bounds(settings);
     match &settings.store {
         StoreChoice::Memory => Ok(Opened {
             store: Arc::new(MemoryStore::new(bounds, settings.audit_max)),
@@ -84,6 +80,15 @@ pub(crate) fn open_store(
             let failure = Failure::Of(Arc::clone(&store));
             Ok(Opened { store, about, failure })
         }
+    }
+}
+
+/// What a session's out log may hold.
+pub(crate) fn log_bounds(settings: &Settings) -> LogBounds {
+    LogBounds {
+        events: settings.buffer_size,
+        bytes: usize::try_from(settings.buffer_bytes).unwrap_or(usize::MAX),
+        retention: settings.buffer_retention,
     }
 }
 

@@ -7,4 +7,4 @@ mod seen;
 
 pub use inbox::{Entry, EntryKind, Inbox};
 pub use out::{Held, OutLog, Trimmed};
-pub use seen::{MessageDigest, Remembered, Seen};
+pub use seen::{ById, Memory, MessageDigest, Remembered, RememberedKey, Seen, SeenKeys};

@@ -1,4 +1,5 @@
-//! The message ids a session has seen, so that a client may send again after a drop without fear.
+//! What a session has been given under an id before, so that it may be sent again after a drop without
+//! fear: messages by their clients, publications by their backends.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::limits;
-use crate::position::InSeq;
+use crate::position::{InSeq, Seq};
 use crate::time::Timestamp;
 
 /// A message id and its content, as far as they must be remembered to know them again.
@@ -36,55 +37,127 @@ pub struct Remembered {
     pub at: Timestamp,
 }
 
-/// The ids of the last messages, oldest forgotten first.
-#[derive(Clone, Debug, Default)]
-pub struct Seen {
-    by_id: BTreeMap<[u8; 16], Remembered>,
+/// A publication that was appended before, under an idempotency key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RememberedKey {
+    /// The key and content it came with.
+    pub digest: MessageDigest,
+    /// The seq of its first event; the one after the head of then if it had none.
+    pub first: Seq,
+    /// The head it left behind.
+    pub last: Seq,
+    /// When it was appended.
+    pub at: Timestamp,
+}
+
+/// Something that is remembered by its id.
+pub trait ById {
+    /// The id and content it came with.
+    fn digest(&self) -> &MessageDigest;
+    /// When it came.
+    fn at(&self) -> Timestamp;
+}
+
+impl ById for Remembered {
+    fn digest(&self) -> &MessageDigest {
+        &self.digest
+    }
+    fn at(&self) -> Timestamp {
+        self.at
+    }
+}
+
+impl ById for RememberedKey {
+    fn digest(&self) -> &MessageDigest {
+        &self.digest
+    }
+    fn at(&self) -> Timestamp {
+        self.at
+    }
+}
+
+/// The ids of the last messages.
+pub type Seen = Memory<Remembered>;
+
+/// The idempotency keys of the last publications.
+pub type SeenKeys = Memory<RememberedKey>;
+
+/// The last of something, by their ids, oldest forgotten first.
+#[derive(Clone, Debug)]
+pub struct Memory<T> {
+    /// Nothing until there is something: most sessions have none of either kind.
+    ids: Option<Box<Ids<T>>>,
+}
+
+#[derive(Clone, Debug)]
+struct Ids<T> {
+    by_id: BTreeMap<[u8; 16], T>,
     in_order: VecDeque<[u8; 16]>,
 }
 
+impl<T> Default for Memory<T> {
+    fn default() -> Self {
+        Self { ids: None }
+    }
+}
+
+impl<T> Default for Ids<T> {
+    fn default() -> Self {
+        Self { by_id: BTreeMap::new(), in_order: VecDeque::new() }
+    }
+}
+
 impl Seen {
+    /// Forgets those that were entered after `in_seq`, so that they can be entered again.
+    pub fn forget_after(&mut self, in_seq: InSeq) {
+        let Some(ids) = &mut self.ids else { return };
+        ids.by_id.retain(|_, message| message.in_seq <= in_seq);
+        ids.in_order.retain(|id| ids.by_id.contains_key(id));
+    }
+}
+
+impl<T: ById> Memory<T> {
     /// What came under the same id before, whatever its content was.
-    pub fn find(&self, digest: &MessageDigest) -> Option<&Remembered> {
-        self.by_id.get(&digest.id)
+    pub fn find(&self, digest: &MessageDigest) -> Option<&T> {
+        self.ids.as_ref()?.by_id.get(&digest.id)
     }
 
     /// Remembers one, and forgets what is beyond the bound or, being older than it must be kept, of
     /// no use any more.
-    pub fn remember(&mut self, message: Remembered, now: Timestamp) {
-        self.by_id.insert(message.digest.id, message);
-        self.in_order.push_back(message.digest.id);
-        while let Some(oldest) = self.oldest() {
-            let old = now.since(oldest.at) > limits::MESSAGE_ID_RETENTION;
-            if self.in_order.len() <= limits::MESSAGE_IDS && !old {
+    pub fn remember(&mut self, one: T, now: Timestamp) {
+        let ids = self.ids.get_or_insert_default();
+        let id = one.digest().id;
+        if ids.by_id.insert(id, one).is_none() {
+            ids.in_order.push_back(id);
+        }
+        while let Some(oldest) = ids.oldest() {
+            let old = now.since(oldest.at()) > limits::MESSAGE_ID_RETENTION;
+            if ids.in_order.len() <= limits::MESSAGE_IDS && !old {
                 break;
             }
-            self.forget_oldest();
+            ids.forget_oldest();
         }
     }
 
-    /// Forgets those that were entered after `in_seq`, so that they can be entered again.
-    pub fn forget_after(&mut self, in_seq: InSeq) {
-        self.by_id.retain(|_, message| message.in_seq <= in_seq);
-        self.in_order.retain(|id| self.by_id.contains_key(id));
-    }
-
     /// All of them, oldest first.
-    pub fn iter(&self) -> impl Iterator<Item = &Remembered> {
-        self.in_order.iter().filter_map(|id| self.by_id.get(id))
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        let ids = self.ids.iter();
+        ids.flat_map(|ids| ids.in_order.iter().filter_map(|id| ids.by_id.get(id)))
     }
 
     /// How many are remembered.
     pub fn len(&self) -> usize {
-        self.in_order.len()
+        self.ids.as_ref().map_or(0, |ids| ids.in_order.len())
     }
 
     /// Whether none is.
     pub fn is_empty(&self) -> bool {
-        self.in_order.is_empty()
+        self.len() == 0
     }
+}
 
-    fn oldest(&self) -> Option<&Remembered> {
+impl<T> Ids<T> {
+    fn oldest(&self) -> Option<&T> {
         self.by_id.get(self.in_order.front()?)
     }
 

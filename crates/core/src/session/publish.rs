@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use super::{Output, Session, Ticket};
 use crate::lifetime::Verdict;
 use crate::limits;
+use crate::log::MessageDigest;
 use crate::page::Body;
 use crate::position::{Generation, InSeq, Seq, Term};
 use crate::state::{Append, AppendRefused, Appended, NewEvent, NewSnapshot};
@@ -20,6 +21,8 @@ pub struct Publication {
     pub state: Option<Body>,
     /// Entries up to this one are dealt with.
     pub in_seq: Option<InSeq>,
+    /// What it is known by, if it may be sent again: it is published once.
+    pub key: Option<MessageDigest>,
 }
 
 /// Events that exist now.
@@ -108,6 +111,13 @@ struct Receipt {
 }
 
 impl AgentSide {
+    /// What is said next, if it can go with what is in the append so far. What has a key goes alone,
+    /// so that the store's answer, which may be that of another time, is its own.
+    fn next_said(&mut self) -> Option<Said> {
+        let has_key = self.waiting.front()?.publication.key.is_some();
+        if has_key && !self.in_flight.is_empty() { None } else { self.waiting.pop_front() }
+    }
+
     pub(super) fn is_busy(&self) -> bool {
         !self.in_flight.is_empty() || !self.waiting.is_empty()
     }
@@ -238,12 +248,13 @@ impl Session {
             return;
         }
         let first = self.record.head.next();
-        let (events, snapshot, covers, named) = (vec![], None, None, false);
-        let mut append = Append { term, first, events, snapshot, covers, named, now };
+        let (events, snapshot, covers, named, key) = (vec![], None, None, false, None);
+        let mut append = Append { term, first, events, snapshot, covers, named, key, now };
         let mut bytes = 0;
         while bytes < limits::APPEND_BYTES
             && append.snapshot.is_none() // a state stands for the position right after its events
-            && let Some(Said { ticket, publication }) = self.agent.waiting.pop_front()
+            && append.key.is_none()
+            && let Some(Said { ticket, publication }) = self.agent.next_said()
         {
             let begin = first.plus(append.events.len() as u64);
             bytes += publication.events.iter().map(|body| body.len()).sum::<usize>();
@@ -252,6 +263,7 @@ impl Session {
             append.snapshot = publication.state.map(|body| NewSnapshot { size: size(&body), body });
             append.covers = append.covers.max(publication.in_seq);
             append.named |= ticket.is_some() && publication.in_seq.is_some();
+            append.key = publication.key;
             let last = first.plus(append.events.len() as u64).previous();
             self.agent.in_flight.push(Receipt { ticket, first: begin, last });
         }
@@ -263,8 +275,17 @@ impl Session {
         match answer {
             Ok(appended) => {
                 self.moved_on(appended, now);
+                let before = appended.before;
                 for Receipt { ticket, first, last } in receipts {
+                    let (first, last) = before.map_or((first, last), |was| (was.first, was.last));
                     self.answer(ticket, Ok(Published { first, last }));
+                }
+                self.append_waiting(now);
+            }
+            // The fault of whoever said it: everybody else goes on.
+            Err(refused @ AppendRefused::OtherContent { .. }) => {
+                for Receipt { ticket, .. } in receipts {
+                    self.answer(ticket, Err(refused.clone().into()));
                 }
                 self.append_waiting(now);
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{SessionState, Snapshot};
 use crate::ids::ProcessId;
-use crate::log::Held;
+use crate::log::{Held, MessageDigest, RememberedKey};
 use crate::position::{InSeq, Seq, Term};
 use crate::record::{Ending, Lease, SnapshotMark, Status};
 use crate::time::Timestamp;
@@ -48,6 +48,8 @@ pub struct Append<B> {
     pub covers: Option<InSeq>,
     /// Whether the agent itself said so, and it was not only handed the next one.
     pub named: bool,
+    /// What it is known by, if it may be sent again: it is appended once.
+    pub key: Option<MessageDigest>,
     /// Now.
     pub now: Timestamp,
 }
@@ -79,6 +81,8 @@ pub struct Appended {
     pub covered: InSeq,
     /// Where the state stands that came with it, if one did.
     pub snapshot: Option<SnapshotMark>,
+    /// The first time, if it was appended before under the same key: then nothing has changed.
+    pub before: Option<RememberedKey>,
 }
 
 /// Why nothing was appended.
@@ -99,6 +103,14 @@ pub enum AppendRefused {
         named: Seq,
         /// What would be right.
         expected: Seq,
+    },
+    /// Something else was appended under the same key.
+    #[error("that idempotency key was used for something else, events {first} to {last}")]
+    OtherContent {
+        /// Its first event.
+        first: Seq,
+        /// Its last.
+        last: Seq,
     },
     /// The session is over.
     #[error("the session has ended")]
@@ -132,8 +144,9 @@ impl<B> SessionState<B> {
         }
     }
 
-    /// Whether [`SessionState::append`] would take it, wherever its bodies are.
-    pub fn check_append<C>(&self, append: &Append<C>) -> Result<(), AppendRefused> {
+    /// Whether [`SessionState::append`] would take it, wherever its bodies are; if it was appended
+    /// before, that is the answer.
+    pub fn check_append<C>(&self, append: &Append<C>) -> Result<Option<Appended>, AppendRefused> {
         if append.term != self.vitals.term {
             let (named, current) = (append.term, self.vitals.term);
             return Err(AppendRefused::Fenced { named, current });
@@ -145,17 +158,44 @@ impl<B> SessionState<B> {
         if append.first != expected {
             return Err(AppendRefused::NotAtHead { named: append.first, expected });
         }
-        Ok(())
+        let before = append.key.as_ref().and_then(|key| self.seen_keys.find(key)).copied();
+        match before {
+            Some(RememberedKey { digest, first, last, .. }) if Some(digest) != append.key => {
+                Err(AppendRefused::OtherContent { first, last })
+            }
+            Some(before) => {
+                let (head, covered) = (self.out.head(), self.inbox.covered());
+                Ok(Some(Appended { head, covered, snapshot: None, before: Some(before) }))
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// Remembers that everything from `first` on was appended under a key.
+    pub fn remember_key(
+        &mut self,
+        digest: MessageDigest,
+        first: Seq,
+        now: Timestamp,
+    ) -> RememberedKey {
+        let remembered = RememberedKey { digest, first, last: self.out.head(), at: now };
+        self.seen_keys.remember(remembered, now);
+        remembered
     }
 
     /// Applies an [`Append`].
     pub fn append(&mut self, append: Append<B>) -> Result<Appended, AppendRefused> {
-        self.check_append(&append)?;
+        if let Some(before) = self.check_append(&append)? {
+            return Ok(before);
+        }
         for NewEvent { size, body } in append.events {
             self.out.push(Held { at: append.now, size, body });
         }
         if let Some(in_seq) = append.covers {
             self.inbox.cover(in_seq);
+        }
+        if let Some(digest) = append.key {
+            self.remember_key(digest, append.first, append.now);
         }
         let (head, covered) = (self.out.head(), self.inbox.covered());
         let named = append.named || self.snapshot.as_ref().is_some_and(|held| held.mark.named);
@@ -164,6 +204,6 @@ impl<B> SessionState<B> {
             self.snapshot = Some(Snapshot { mark, size, body });
             mark
         });
-        Ok(Appended { head, covered, snapshot })
+        Ok(Appended { head, covered, snapshot, before: None })
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{SessionState, Snapshot, Stale, Tokens, Vitals};
 use crate::ids::LogId;
 use crate::limits;
-use crate::log::{Inbox, OutLog, Seen};
+use crate::log::{Inbox, OutLog, Seen, SeenKeys};
 use crate::position::{Epoch, Generation, Term};
 use crate::record::{About, Ending, Status};
 use crate::time::Timestamp;
@@ -101,6 +101,7 @@ impl<B> SessionState<B> {
             out: OutLog::default(),
             inbox: Inbox::default(),
             seen: Seen::default(),
+            seen_keys: SeenKeys::default(),
             snapshot: None,
         }
     }
@@ -171,6 +172,7 @@ impl<B> SessionState<B> {
             out: std::mem::replace(&mut self.out, OutLog::starting_after(head, acked)),
             inbox: std::mem::replace(&mut self.inbox, Inbox::starting_after(in_head)),
             seen: std::mem::take(&mut self.seen),
+            seen_keys: std::mem::take(&mut self.seen_keys),
             snapshot: self.snapshot.take(),
         }
     }
@@ -181,6 +183,7 @@ impl<B> SessionState<B> {
         self.out = contents.out;
         self.inbox = contents.inbox;
         self.seen = contents.seen;
+        self.seen_keys = contents.seen_keys;
         self.snapshot = contents.snapshot;
     }
 }
@@ -191,5 +194,6 @@ pub(super) struct Contents<B> {
     out: OutLog<B>,
     inbox: Inbox<B>,
     seen: Seen,
+    seen_keys: SeenKeys,
     snapshot: Option<Snapshot<B>>,
 }

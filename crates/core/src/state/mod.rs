@@ -39,7 +39,7 @@ pub use tokens::{
 
 use crate::ids::LogId;
 use crate::limits::LogBounds;
-use crate::log::{Inbox, OutLog, Seen, Trimmed};
+use crate::log::{Inbox, OutLog, Seen, SeenKeys, Trimmed};
 use crate::position::{Epoch, Generation, Seq, Term};
 use crate::record::{About, Lease, Record, SnapshotMark, Status, Transport};
 use crate::time::Timestamp;
@@ -59,6 +59,8 @@ pub struct SessionState<B> {
     pub inbox: Inbox<B>,
     /// The message ids that were entered before.
     pub seen: Seen,
+    /// The idempotency keys that were published under before.
+    pub seen_keys: SeenKeys,
     /// The agent's own state.
     pub snapshot: Option<Snapshot<B>>,
 }
@@ -129,6 +131,11 @@ impl<B> SessionState<B> {
             covered: self.inbox.covered(),
             snapshot: self.snapshot.as_ref().map(|snapshot| snapshot.mark),
         }
+    }
+
+    /// How many ids are remembered, of messages and publications.
+    pub fn ids(&self) -> usize {
+        self.seen.len() + self.seen_keys.len()
     }
 
     /// Lets go of what is over the bounds. To be called once a change is durable, never before.

@@ -204,7 +204,7 @@ impl Changes for Stored {
         let first = self.out.head().next();
         let numbered = (0..events).map(|n| format!("event {}", first.plus(n)));
         let events = numbered.map(|text| NewEvent { size: 10, body: body(&text) }).collect();
-        Append { term, first, events, snapshot: None, covers: None, named: false, now }
+        Append { term, first, events, snapshot: None, covers: None, named: false, key: None, now }
     }
 
     fn held(&self) -> Vec<u64> {

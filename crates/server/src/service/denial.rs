@@ -291,6 +291,9 @@ impl From<PublishRefused> for Denial {
         match &refused {
             PublishRefused::NoLease | PublishRefused::Busy(_) => busy(),
             PublishRefused::Refused(AppendRefused::Ended(ending)) => Self::Ended(ending.clone()),
+            PublishRefused::Refused(AppendRefused::OtherContent { .. }) => {
+                Self::Invalid(refused.to_string().into())
+            }
             PublishRefused::Refused(_) => busy(),
         }
     }

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rejoin_core::keys::KeyRing;
+use rejoin_core::limits::LogBounds;
 use rejoin_core::record::{Ending, Kind, Record, Status, Transport};
 use rejoin_core::{SessionId, Timestamp};
 use rejoin_store::{Query, Unavailable};
@@ -29,7 +30,7 @@ use tokio::time::timeout;
 
 pub use denial::{Denial, StateProblem, TokenProblem};
 pub use reconnect::{Admission, Issued, Joined, Renewal};
-pub use speak::{Health, Observed};
+pub use speak::{Health, Observed, Place};
 pub use state::{Exported, Include, RestoreRequest, Restored};
 
 use self::reconnect::Attempts;
@@ -47,6 +48,8 @@ pub struct ServiceSettings {
     pub max_sessions_per_principal: usize,
     /// Whether clients may choose the ids of their sessions.
     pub client_session_ids: bool,
+    /// The bounds that the store keeps each out log within, to say how full one is.
+    pub bounds: LogBounds,
 }
 
 impl Default for ServiceSettings {
@@ -56,6 +59,7 @@ impl Default for ServiceSettings {
             max_sessions: 100_000,
             max_sessions_per_principal: 10_000,
             client_session_ids: false,
+            bounds: LogBounds::default(),
         }
     }
 }

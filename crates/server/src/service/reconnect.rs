@@ -176,9 +176,9 @@ impl Service {
         self.own(visitor, id).await?;
         self.budget_success(id, self.now())?;
         let joined = self.attach(visitor, id, transport, Some(asked), None).await;
-        joined.map_err(|denial| match denial {
-            Denial::AlreadyAttached => Denial::Token(TokenProblem::Expired),
-            other => other,
+        joined.map_err(|denial| {
+            let needs_one = denial == Denial::AlreadyAttached;
+            if needs_one { Denial::Token(TokenProblem::Expired) } else { denial }
         })
     }
 
@@ -346,7 +346,15 @@ impl Service {
         let outcome = outcome.map_err(|denial| match denial {
             // Nobody's attempt at anything: these cost no budget.
             Denial::Unavailable | Denial::Busy { .. } | Denial::RateLimited { .. } => denial,
-            _ => match self.inner.attempts.failed(visitor, id, now) {
+            Denial::NotFound
+            | Denial::Ended(_)
+            | Denial::AlreadyAttached
+            | Denial::Token(_)
+            | Denial::State(_)
+            | Denial::Superseded
+            | Denial::Invalid(_)
+            | Denial::IdInvalid(_)
+            | Denial::Forbidden => match self.inner.attempts.failed(visitor, id, now) {
                 Ok(()) => denial,
                 Err(retry_after) => Denial::RateLimited { retry_after },
             },

@@ -1,5 +1,8 @@
 //! Saying something in a session without being attached to it, and looking on.
 
+use std::time::Duration;
+
+use rejoin_core::limits::LogBounds;
 use rejoin_core::log::EntryKind;
 use rejoin_core::record::{Kind, Record};
 use rejoin_core::resume::{self, Asked, Gap, Resume};
@@ -8,6 +11,7 @@ use rejoin_core::state::Entered;
 use rejoin_core::{Epoch, Seq, SessionId};
 use rejoin_store::audit::{AuditPage, AuditQuery};
 use rejoin_store::{PageLimit, StoredEvent};
+use tokio::time::Instant;
 
 use super::{Denial, Service, Visitor};
 use crate::entry::EntryBody;
@@ -23,6 +27,27 @@ pub struct Observed {
     pub record: Record,
 }
 
+/// Where an observer stands in an out log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The last event it has; nothing if it has seen none, in whatever epoch that was.
+    pub after: Option<Seq>,
+    /// The epoch that counts in.
+    pub epoch: Option<Epoch>,
+}
+
+impl Observed {
+    /// Where an observer stands once it has seen this.
+    pub fn place(&self) -> Place {
+        let after = self.events.last().map_or(self.record.head, |event| event.seq);
+        Place { after: Some(after), epoch: Some(self.record.epoch.clone()) }
+    }
+
+    fn is_news(&self) -> bool {
+        !self.events.is_empty() || self.gap.is_some()
+    }
+}
+
 /// How full a session's buffer is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Health {
@@ -30,6 +55,9 @@ pub struct Health {
     pub events: u64,
     /// Bytes held.
     pub bytes: usize,
+    /// How much of the nearer of its bounds is used. It may pass 100: a single event over the bound in
+    /// bytes is kept.
+    pub usage_percent: f64,
     /// The oldest event held, if any is.
     pub oldest: Option<Seq>,
     /// The newest, if any is.
@@ -39,18 +67,25 @@ pub struct Health {
 }
 
 impl Health {
-    /// Of a session that is as `record` says.
-    pub fn of(record: &Record) -> Self {
+    /// Of a session that is as `record` says, and kept within `bounds`.
+    pub fn of(record: &Record, bounds: &LogBounds) -> Self {
         let held = record.held();
+        let by_events = held as f64 / bounds.events.max(1) as f64;
+        let by_bytes = record.held_bytes as f64 / bounds.bytes.max(1) as f64;
         Self {
             events: held,
             bytes: record.held_bytes,
+            usage_percent: by_events.max(by_bytes) * 100.0,
             oldest: (held > 0).then_some(record.oldest),
             newest: (held > 0).then_some(record.head),
             unacked: record.head.steps_from(record.acked),
         }
     }
 }
+
+/// How often the trail is read at most to fill one page with the caller's own records; a page that is
+/// not full then says where to go on.
+const AUDIT_READS: usize = 20;
 
 impl Service {
     /// Enters a message for the agent.
@@ -82,16 +117,31 @@ impl Service {
         Ok(self.sessions().publish(id, publication).await?)
     }
 
-    /// What a session holds after a position.
+    /// How full a session's buffer is.
+    pub async fn health(
+        &self,
+        visitor: &Visitor,
+        id: &SessionId,
+    ) -> Result<(Health, Record), Denial> {
+        let record = self.active(visitor, id).await?;
+        Ok((Health::of(&record, &self.inner.settings.bounds), record))
+    }
+
+    /// What a session holds after a place.
     pub async fn observe(
         &self,
         visitor: &Visitor,
         id: &SessionId,
-        after: Seq,
-        epoch: Option<Epoch>,
+        place: &Place,
     ) -> Result<Observed, Denial> {
         let record = self.active(visitor, id).await?;
-        let asked = Asked { last_seq: Some(after), epoch, last_event_id: None };
+        // Who has seen nothing stands before the first event, whichever epoch that is of.
+        let epoch = match place.after {
+            Some(_) => place.epoch.clone(),
+            None => place.epoch.clone().or_else(|| Some(record.epoch.clone())),
+        };
+        let last_seq = Some(place.after.unwrap_or_default());
+        let asked = Asked { last_seq, epoch, last_event_id: None };
         let (after, gap) = match resume::decide(&record, &asked, self.now()) {
             Resume::UpToDate => return Ok(Observed { events: vec![], gap: None, record }),
             Resume::Replay { after } => (after, None),
@@ -105,16 +155,47 @@ impl Service {
         Ok(Observed { events: page.events, gap, record: page.record })
     }
 
-    /// The audit trail, newest first: everybody's for an administrator, else of the caller's own
-    /// session.
+    /// The same; if there is nothing, waits for something as long as `patience` lasts.
+    pub async fn await_events(
+        &self,
+        visitor: &Visitor,
+        id: &SessionId,
+        place: &Place,
+        patience: Duration,
+    ) -> Result<Observed, Denial> {
+        let deadline = Instant::now() + patience;
+        let mut watch = self.sessions().watch(id); // before looking: nothing falls in between
+        loop {
+            let observed = self.observe(visitor, id, place).await?;
+            if observed.is_news()
+                || tokio::time::timeout_at(deadline, watch.stirred()).await.is_err()
+            {
+                return Ok(observed);
+            }
+        }
+    }
+
+    /// The audit trail, newest first: everybody's for an administrator, else what the caller itself
+    /// attempted.
     pub async fn audit_trail(
         &self,
         visitor: &Visitor,
         query: &AuditQuery,
     ) -> Result<AuditPage, Denial> {
-        let mut page = self.sessions().store().audit_trail(query).await?;
-        if !visitor.caller.admin {
-            page.records.retain(|record| record.principal == visitor.caller.principal);
+        let store = self.sessions().store();
+        let mut query = query.clone();
+        let mut page = AuditPage::default();
+        for _ in 0..AUDIT_READS {
+            let mut read = store.audit_trail(&query).await?;
+            if !visitor.caller.admin {
+                read.records.retain(|record| record.principal == visitor.caller.principal);
+            }
+            (page.next, query.before) = (read.next, read.next);
+            query.limit = query.limit.saturating_sub(read.records.len());
+            page.records.append(&mut read.records);
+            if page.next.is_none() || query.limit == 0 {
+                break;
+            }
         }
         Ok(page)
     }

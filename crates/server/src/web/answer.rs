@@ -21,6 +21,12 @@ pub(super) struct Failure {
     retry_after: Option<Duration>,
 }
 
+/// A body, or a part of one, is larger than is taken.
+pub(super) fn too_large(sentence: &str) -> Failure {
+    let code = rejoin_core::codes::ErrorCode::MessageTooLarge.as_str();
+    Failure { error_code: Some(code), ..refuse(StatusCode::PAYLOAD_TOO_LARGE, sentence) }
+}
+
 /// A failure with a sentence and nothing more.
 pub(super) fn refuse(status: StatusCode, sentence: &str) -> Failure {
     Failure {
@@ -33,9 +39,31 @@ pub(super) fn refuse(status: StatusCode, sentence: &str) -> Failure {
 }
 
 impl Failure {
-    /// The same failure under another status.
-    pub(super) fn with_status(self, status: StatusCode) -> Self {
-        Self { status, ..self }
+    /// An attempt to reconnect failed: who may not come back is not told more than the reason.
+    pub(super) fn of_reconnect(denial: &Denial) -> Self {
+        let reason = denial.reason().as_str();
+        let status = match status(denial) {
+            StatusCode::NOT_FOUND | StatusCode::GONE => StatusCode::UNAUTHORIZED,
+            other => other,
+        };
+        Self {
+            status,
+            detail: format!("Reconnection failed: {reason}"),
+            error_code: None,
+            reason: Some(reason),
+            retry_after: denial.retry_after(),
+        }
+    }
+
+    /// There is no token for that session.
+    pub(super) fn of_token(denial: Denial) -> Self {
+        let ended = matches!(denial, Denial::Ended(_));
+        let failure = Self::from(denial);
+        if !ended {
+            return failure;
+        }
+        let detail = "Cannot generate token for inactive session".to_owned();
+        Self { status: StatusCode::BAD_REQUEST, detail, ..failure }
     }
 }
 
@@ -45,7 +73,7 @@ impl From<Denial> for Failure {
             status: status(&denial),
             detail: denial.sentence(),
             error_code: Some(denial.code().as_str()),
-            reason: Some(denial.reason().as_str()),
+            reason: None,
             retry_after: denial.retry_after(),
         }
     }

@@ -9,6 +9,7 @@
 //! Which status a failure gets is chosen in `answer.rs`.
 
 mod answer;
+mod api;
 mod gate;
 mod visitor;
 mod ws;
@@ -42,6 +43,8 @@ pub struct WebSettings {
     pub reconnect_backoff: Vec<Duration>,
     /// How many refusals a client should take, as told to clients.
     pub max_reconnect_attempts: u32,
+    /// A stream of events that has nothing to say says so this often.
+    pub sse_keep_alive: Duration,
 }
 
 impl Default for WebSettings {
@@ -52,6 +55,7 @@ impl Default for WebSettings {
             max_frame_bytes: 1024 * 1024,
             reconnect_backoff: rejoin_core::limits::BACKOFF.to_vec(),
             max_reconnect_attempts: rejoin_core::limits::MAX_ATTEMPTS,
+            sse_keep_alive: Duration::from_secs(15),
         }
     }
 }
@@ -71,6 +75,7 @@ pub fn router(service: Service, access: Arc<dyn Authenticate>, settings: WebSett
     let routes = Router::new()
         .route("/ws", any(ws::upgrade))
         .route("/metrics", get(metrics))
+        .merge(api::routes(front.settings.max_frame_bytes))
         .with_state(front);
     gate(routes, allowed)
 }

@@ -8,6 +8,8 @@ pub mod children;
 pub mod client;
 pub mod failing;
 pub mod hooks;
+pub mod http;
+pub mod web;
 
 use std::sync::Arc;
 use std::time::Duration;

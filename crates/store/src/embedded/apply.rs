@@ -92,9 +92,11 @@ impl Writer {
         let Self { tables, batch, .. } = self;
         let slot = tables.by_id.get(id).ok_or(Failure::NotFound)?;
         let session = &mut *slot.lock();
-        session.state.check_append(&append).map_err(Failure::Refused)?;
+        if let Some(before) = session.state.check_append(&append).map_err(Failure::Refused)? {
+            return Ok(AppendDone { appended: before, emptied: Vec::new() });
+        }
 
-        let Append { term, mut events, snapshot, covers, named, now, .. } = append;
+        let Append { term, first, mut events, snapshot, covers, named, key, now } = append;
         let replaces = covers.is_some() || snapshot.is_some();
         batch.touch(slot, session, if replaces { Touches::Inbox } else { Touches::End });
         for event in events.drain(..) {
@@ -104,14 +106,23 @@ impl Writer {
             head: session.state.out.head(),
             covered: session.state.inbox.covered(),
             snapshot: None,
+            before: None,
         };
+        if let Some(digest) = key {
+            let remembered = session.state.ids();
+            let publication = session.state.remember_key(digest, first, now);
+            self.ledger.change_ids(remembered, session.state.ids());
+            batch.records.put(&Head::SeenKey { key: session.key, publication }, &[]);
+            batch.has_ids = true;
+        }
         if replaces {
             let snapshot = snapshot.map(|NewSnapshot { size, body }| {
                 let body = batch.piece(body);
                 NewSnapshot { size, body }
             });
             let first = session.state.out.head().next();
-            let rest = Append { term, first, events: Vec::new(), snapshot, covers, named, now };
+            let events = Vec::new();
+            let rest = Append { term, first, events, snapshot, covers, named, key: None, now };
             appended = session.state.append(rest).map_err(Failure::Refused)?;
             write_cover_and_state(session, &appended, batch);
         }
@@ -143,9 +154,9 @@ impl Writer {
             return Ok(known);
         }
         batch.touch(slot, session, Touches::Record);
-        let remembered = session.state.seen.len();
+        let remembered = session.state.ids();
         let entered = session.state.enter(enter).map_err(Failure::Refused)?;
-        self.ledger.change_ids(remembered, session.state.seen.len());
+        self.ledger.change_ids(remembered, session.state.ids());
 
         let deadline = Some(session.state.vitals.expires_at);
         if let Some(entry) = session.state.inbox.get_mut(entered.in_seq)
@@ -166,9 +177,9 @@ impl Writer {
         let Some(slot) = self.tables.by_id.get(id) else { return apply(None).1 };
         let session = &mut *slot.lock();
         self.batch.touch(slot, session, touches);
-        let remembered = session.state.seen.len();
+        let remembered = session.state.ids();
         let (trace, answer) = apply(Some(&mut session.state));
-        self.ledger.change_ids(remembered, session.state.seen.len());
+        self.ledger.change_ids(remembered, session.state.ids());
         self.batch.leave(slot, session, trace);
         if let Some(now) = settle_at {
             self.batch.settle(session, now);
@@ -254,7 +265,7 @@ impl Writer {
         self.tables.delete_row(session, &mut self.batch);
         self.tables.by_id.remove(id);
         self.tables.by_key.remove(&session.key);
-        self.ledger.change_ids(session.state.seen.len(), 0);
+        self.ledger.change_ids(session.state.ids(), 0);
         session.plan.trace = Trace::Nothing;
         session.plan.reschedule = false;
         self.batch.aftermath.index_changes.push(IndexChange::Remove(id.clone(), session.due()));

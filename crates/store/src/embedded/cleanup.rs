@@ -251,6 +251,13 @@ impl Survivor<'_> {
                     batch.has_ids = true;
                 }
             }
+            Head::SeenKey { publication, .. } => {
+                let known = session.state.seen_keys.find(&publication.digest);
+                if known == Some(&publication) {
+                    batch.records.put_again(self.record.bytes);
+                    batch.has_ids = true;
+                }
+            }
             // What these say is said by a note when the row goes.
             Head::Cover { .. } | Head::Note { .. } => {}
         }

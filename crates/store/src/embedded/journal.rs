@@ -11,7 +11,7 @@
 //! from the middle of a row and still be known to be whole. The header says which rows and how many
 //! sessions there are after the commit: that is how anything missing is noticed.
 
-use rejoin_core::log::{EntryKind, MessageDigest, Remembered};
+use rejoin_core::log::{EntryKind, MessageDigest, Remembered, RememberedKey};
 use rejoin_core::record::SnapshotMark;
 use rejoin_core::{InSeq, Seq, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -76,6 +76,8 @@ pub(super) enum Head {
     Cover { key: Key, in_seq: InSeq },
     /// What a session's row would say if it were written now, as far as it changes often.
     Note { key: Key, numbers: Numbers, last_activity: Timestamp, expires_at: Timestamp },
+    /// An idempotency key and what was published under it.
+    SeenKey { key: Key, publication: RememberedKey },
 }
 
 impl Head {
@@ -87,7 +89,8 @@ impl Head {
             | Self::Seen { key, .. }
             | Self::Snapshot { key, .. }
             | Self::Cover { key, .. }
-            | Self::Note { key, .. } => *key,
+            | Self::Note { key, .. }
+            | Self::SeenKey { key, .. } => *key,
         }
     }
 }

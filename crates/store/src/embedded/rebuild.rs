@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use rejoin_core::InSeq;
-use rejoin_core::log::{Entry, Inbox, OutLog, Remembered, Seen};
+use rejoin_core::log::{Entry, Inbox, OutLog, Remembered, RememberedKey, Seen, SeenKeys};
 use rejoin_core::record::{Ending, Status};
 use rejoin_core::state::{SessionState, Snapshot};
 
@@ -23,6 +23,7 @@ pub(super) struct Rebuild<'a> {
     events: Vec<Run<'a>>,
     entries: Vec<(InSeq, Entry<Piece>)>,
     seen: Vec<Remembered>,
+    seen_keys: Vec<RememberedKey>,
     snapshot: Option<Snapshot<Piece>>,
 }
 
@@ -35,6 +36,7 @@ impl<'a> Rebuild<'a> {
             events: Vec::new(),
             entries: Vec::new(),
             seen: Vec::new(),
+            seen_keys: Vec::new(),
             snapshot: None,
         }
     }
@@ -97,6 +99,11 @@ impl<'a> Rebuild<'a> {
                     self.seen.push(message);
                 }
             }
+            Head::SeenKey { publication, .. } => {
+                if active {
+                    self.seen_keys.push(publication);
+                }
+            }
             Head::Snapshot { mark, size, .. } => {
                 if active {
                     self.snapshot = Some(Snapshot { mark, size, body: piece() });
@@ -123,7 +130,7 @@ impl<'a> Rebuild<'a> {
         } else {
             Inbox::starting_after(numbers.in_head)
         };
-        let seen = self.finish_seen();
+        let (seen, seen_keys) = (self.finish_seen(), self.finish_seen_keys());
         let Self { stored, snapshot, unnoted_from, .. } = self;
         let state = SessionState {
             about: stored.about.into(),
@@ -132,6 +139,7 @@ impl<'a> Rebuild<'a> {
             out: OutLog::starting_after(head, numbers.acked.min(head)),
             inbox,
             seen,
+            seen_keys,
             snapshot,
         };
         let slot = Slot::with_packed(key, state, packed.map(Box::new));
@@ -169,6 +177,16 @@ impl<'a> Rebuild<'a> {
         self.seen.dedup_by_key(|message| message.in_seq);
         for message in &self.seen {
             seen.remember(*message, message.at);
+        }
+        seen
+    }
+
+    /// Those that were written again are found twice, which changes nothing.
+    fn finish_seen_keys(&mut self) -> SeenKeys {
+        let mut seen = SeenKeys::default();
+        self.seen_keys.sort_by_key(|publication| (publication.at, publication.last));
+        for publication in &self.seen_keys {
+            seen.remember(*publication, publication.at);
         }
         seen
     }

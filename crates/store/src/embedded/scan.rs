@@ -172,7 +172,10 @@ impl RowFound {
     fn add(&mut self, head: Head, place: Place) {
         let key = head.key();
         let Head::Event { seq, at, size, .. } = head else {
-            self.has_ids |= matches!(head, Head::Seen { .. } | Head::Entry { digest: Some(_), .. });
+            self.has_ids |= matches!(
+                head,
+                Head::Seen { .. } | Head::SeenKey { .. } | Head::Entry { digest: Some(_), .. }
+            );
             let what = What::Other(Box::new((head, place)));
             return self.said.push(Said { key, what });
         };

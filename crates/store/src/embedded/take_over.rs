@@ -49,7 +49,7 @@ impl TakeOver<'_> {
             unnoted_from: session.unnoted_from,
             was_attached,
             events: session.packed().map_or(state.out.len(), |packed| packed.len()),
-            ids: state.seen.len(),
+            ids: state.ids(),
         };
         (taken, entry)
     }

@@ -1,5 +1,6 @@
 //! Appending to the out log: numbering, fencing, and what goes together.
 
+use rejoin_core::log::MessageDigest;
 use rejoin_core::record::{Ending, SnapshotMark};
 use rejoin_core::state::{Append, AppendRefused, Appended};
 use rejoin_core::{InSeq, Seq, Term};
@@ -23,7 +24,10 @@ pub async fn several_events_in_one_append_keep_their_order(world: World) {
     let events = ["b", "c", "d"].map(event).to_vec();
     let append = Append { events, ..world.appending(&id).await };
     let appended = world.store.append(&id, append).await.unwrap();
-    assert_eq!(appended, Appended { head: Seq::new(4), covered: InSeq::ZERO, snapshot: None });
+    assert_eq!(
+        appended,
+        Appended { head: Seq::new(4), covered: InSeq::ZERO, snapshot: None, before: None }
+    );
     let page = world.store.read(&id, Seq::new(1), PageLimit::default()).await.unwrap().unwrap();
     let read: Vec<_> = page.events.iter().map(|e| (e.seq.get(), &*e.body)).collect();
     assert_eq!(read, [(2, &b"b"[..]), (3, b"c"), (4, b"d")]);
@@ -124,7 +128,7 @@ pub async fn event_state_and_cover_are_stored_together(mut world: World) {
         SnapshotMark { seq: Seq::new(1), in_seq: InSeq::new(1), named: false, at: world.now };
     let appended = world.store.append(&id, append).await.unwrap();
     let (head, covered, snapshot) = (Seq::new(1), InSeq::new(1), Some(mark));
-    assert_eq!(appended, Appended { head, covered, snapshot });
+    assert_eq!(appended, Appended { head, covered, snapshot, before: None });
 
     let record = world.record(&id).await;
     assert_eq!((record.head, record.covered, record.snapshot), (head, covered, snapshot));
@@ -160,6 +164,38 @@ pub async fn a_state_needs_no_event(world: World) {
     assert_eq!(world.state(&id).await.as_deref(), Some("thinking"));
     world.publish(&id, 1).await;
     assert_eq!(world.seqs(&id).await, [1, 2, 3]);
+}
+
+pub async fn what_was_appended_under_a_key_is_not_appended_again(world: World) {
+    let id = world.session().await;
+    let key = Some(MessageDigest::of("k", b"two events"));
+    let keyed = async || {
+        let events = ["a", "b"].map(event).to_vec();
+        Append { events, key, snapshot: Some(state("s")), ..world.appending(&id).await }
+    };
+    let first = world.store.append(&id, keyed().await).await.unwrap();
+    assert_eq!((first.head, first.before), (Seq::new(2), None));
+    world.checkpoint(&id, "later").await;
+    let again = world.store.append(&id, keyed().await).await.unwrap();
+    let before = again.before.map(|before| (before.first, before.last));
+    assert_eq!((again.head, before), (Seq::new(3), Some((Seq::new(1), Seq::new(2)))));
+    assert_eq!(again.snapshot, None);
+    assert_eq!(world.seqs(&id).await, [1, 2, 3]);
+    assert_eq!(world.state(&id).await.as_deref(), Some("later"));
+}
+
+pub async fn something_else_under_the_same_key_is_refused(world: World) {
+    let id = world.session().await;
+    let keyed = async |content: &str| {
+        let key = Some(MessageDigest::of("k", content.as_bytes()));
+        Append { events: vec![event(content)], key, ..world.appending(&id).await }
+    };
+    world.store.append(&id, keyed("one").await).await.unwrap();
+    let refused = refusal(world.store.append(&id, keyed("other").await).await);
+    let (first, last) = (Seq::new(1), Seq::new(1));
+    assert_eq!(refused, AppendRefused::OtherContent { first, last });
+    assert_eq!(world.seqs(&id).await, [1]);
+    world.publish(&id, 1).await;
 }
 
 pub async fn a_later_state_replaces_the_one_before(world: World) {

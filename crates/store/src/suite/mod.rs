@@ -140,6 +140,8 @@ suite! {
             event_state_and_cover_are_stored_together,
             event_state_and_cover_of_a_refused_append_are_all_left_out,
             a_state_needs_no_event,
+            what_was_appended_under_a_key_is_not_appended_again,
+            something_else_under_the_same_key_is_refused,
             a_later_state_replaces_the_one_before,
             events_without_a_state_leave_the_last_one_alone,
         }
@@ -302,6 +304,7 @@ suite! {
             acks_may_be_lost_but_not_the_events_behind_them,
             closing_keeps_acks,
             event_state_and_cover_come_back_together,
+            idempotency_keys_are_still_known,
             messages_are_still_known,
             an_attached_session_comes_back_parked_under_its_generation,
             leases_are_void_and_the_next_holder_gets_the_next_term,

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rejoin_core::limits::{GRACE_AFTER_START, TOKEN_GRACE};
+use rejoin_core::log::MessageDigest;
 use rejoin_core::record::{Ending, Record};
 use rejoin_core::state::{
     Ack, AckRefused, Append, AppendRefused, AttachRefused, Create, Detach, Entered, NewEvent,
@@ -144,6 +145,26 @@ pub async fn event_state_and_cover_come_back_together(mut world: World) {
     assert_eq!(world.store.entries(&id, InSeq::ZERO, 9).await, waiting);
     assert_eq!(waiting.unwrap().len(), 1);
     assert_eq!(world.say(&id, "four").await, InSeq::new(4));
+}
+
+pub async fn idempotency_keys_are_still_known(mut world: World) {
+    let id = world.session().await;
+    let digest = |key: &str, content: &str| Some(MessageDigest::of(key, content.as_bytes()));
+    for key in ["k1", "k2"] {
+        let append = world.appending(&id).await;
+        let append = Append { events: vec![event(key)], key: digest(key, "x"), ..append };
+        world.store.append(&id, append).await.unwrap();
+    }
+    for _ in 0..2 {
+        world.crash().await;
+        let append = world.appending(&id).await;
+        let again = Append { events: vec![event("k1")], key: digest("k1", "x"), ..append.clone() };
+        let before = world.store.append(&id, again).await.unwrap().before.unwrap();
+        assert_eq!((before.first, before.last), (Seq::new(1), Seq::new(1)));
+        let other = Append { events: vec![event("y")], key: digest("k2", "y"), ..append };
+        refusal(world.store.append(&id, other).await);
+        assert_eq!(world.seqs(&id).await, [1, 2]);
+    }
 }
 
 pub async fn messages_are_still_known(mut world: World) {

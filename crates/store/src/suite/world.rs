@@ -245,8 +245,8 @@ impl World {
     pub(super) async fn appending(&self, id: &SessionId) -> Append<Body> {
         let term = self.lease(id).await;
         let first = self.record(id).await.head.next();
-        let (events, snapshot, covers, named) = (Vec::new(), None, None, false);
-        Append { term, first, events, snapshot, covers, named, now: self.now }
+        let (events, snapshot, covers, named, key) = (Vec::new(), None, None, false, None);
+        Append { term, first, events, snapshot, covers, named, key, now: self.now }
     }
 
     /// The seqs of all events that are held.

@@ -104,6 +104,7 @@ pub(crate) fn events_from(first: Seq, bodies: &[Body]) -> Append<Body> {
         snapshot: None,
         covers: None,
         named: true,
+        key: None,
         now: at(2),
     }
 }

@@ -1,0 +1,52 @@
+//! The audit trail over HTTP.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use rejoin_store::audit::{AuditQuery, AuditRecord};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::request::{Params, page_size, session_id};
+use crate::web::Front;
+use crate::web::answer::Failure;
+use crate::web::visitor::Nearby;
+
+/// Which records, and from where on.
+#[derive(Debug, Deserialize)]
+pub(super) struct AuditParams {
+    session_id: Option<String>,
+    limit: Option<usize>,
+    before: Option<u64>,
+}
+
+/// `GET /audit`: attempts to get at sessions, newest first: the caller's own, or all of them for an
+/// administrator.
+pub(super) async fn read(
+    Nearby(visitor): Nearby,
+    State(front): State<Arc<Front>>,
+    Params(params): Params<AuditParams>,
+) -> Result<Json<Value>, Failure> {
+    let query = AuditQuery {
+        session_id: session_id("session_id", params.session_id.as_deref())?,
+        before: params.before,
+        limit: page_size(params.limit)?,
+    };
+    let page = front.service.audit_trail(&visitor, &query).await?;
+    let records: Vec<Value> = page.records.iter().map(view).collect();
+    Ok(Json(json!({ "records": records, "next": page.next })))
+}
+
+fn view(record: &AuditRecord) -> Value {
+    json!({
+        "at": record.at.to_string(),
+        "session_id": record.session_id.as_ref().map(|id| id.as_str()),
+        "principal": record.principal.as_str(),
+        "address": record.address,
+        "transport": record.transport,
+        "action": record.action,
+        "success": record.success(),
+        "reason": record.reason.as_str(),
+    })
+}

@@ -1,0 +1,168 @@
+//! The table of calls that the document describes.
+
+use serde_json::{Value, json};
+
+use super::schemas;
+use crate::web::api::request::{DEFAULT_PAGE, MAX_PAGE};
+
+/// One call: a method on a path.
+pub(super) struct Call {
+    pub(super) method: &'static str,
+    pub(super) path: &'static str,
+    pub(super) summary: &'static str,
+    pub(super) parameters: Vec<Parameter>,
+    pub(super) body: Body,
+    /// The status when it is done, and the schema of what is answered then.
+    pub(super) answer: (u16, &'static str),
+    /// Whether it can be answered with a stream of events too.
+    pub(super) streams: bool,
+    /// Statuses when it is not, besides those that any call may have.
+    pub(super) failures: &'static [u16],
+}
+
+/// What a call takes, by the name of its schema.
+pub(super) enum Body {
+    None,
+    Optional(&'static str),
+    Required(&'static str),
+}
+
+/// A parameter of a call.
+pub(super) struct Parameter {
+    name: &'static str,
+    place: &'static str,
+    description: &'static str,
+    schema: Value,
+}
+
+impl Parameter {
+    /// The session that a path names.
+    pub(super) fn session() -> Self {
+        Self { place: "path", ..Self::query("id", "The session's id.", schemas::id()) }
+    }
+
+    fn query(name: &'static str, description: &'static str, schema: Value) -> Self {
+        Self { name, place: "query", description, schema }
+    }
+
+    fn header(name: &'static str, description: &'static str, schema: Value) -> Self {
+        Self { name, place: "header", description, schema }
+    }
+
+    /// As the document shows it.
+    pub(super) fn view(&self) -> Value {
+        json!({
+            "name": self.name,
+            "in": self.place,
+            "description": self.description,
+            "required": self.place == "path",
+            "schema": self.schema,
+        })
+    }
+}
+
+/// The calls at each place of the session resources.
+pub(super) fn of_sessions() -> Vec<Call> {
+    let status = json!({ "type": "string", "enum": ["active", "closed", "expired"] });
+    let status =
+        Parameter::query("status", "Only these; all that are remembered if absent.", status);
+    let listing = call("get", "", "List sessions", (200, "SessionPage"), &[]);
+    let active =
+        call("get", "/active", "List attached and parked sessions", (200, "SessionPage"), &[]);
+    let create = call("post", "", "Make a session", (201, "NewSession"), &[413]);
+    let reconnect = "Renew a session by its token, without attaching";
+    let reconnect = call("post", "/{id}/reconnect", reconnect, (200, "Renewal"), &[404, 413, 429]);
+    let token = "Get a reconnect token";
+    let publish = call("post", "/{id}/events", "Publish events", (200, "Published"), CHANGE);
+    let send =
+        call("post", "/{id}/messages", "Send a message to the agent", (200, "Entered"), CHANGE);
+    let export =
+        call("post", "/{id}/state", "Export the agent's state, sealed", (200, "State"), CHANGE);
+    let read = call("get", "/{id}/events", "Read events, or follow them", (200, "EventPage"), LOOK);
+    let disconnect = "Cut the connection, keep the session";
+    vec![
+        Call { parameters: vec![status, limit(), after_session()], ..listing },
+        Call { parameters: vec![limit(), after_session()], ..active },
+        Call { body: Body::Optional("ClientInfo"), ..create },
+        call("get", "/{id}", "Look at a session, also an ended one", (200, "Session"), &[404]),
+        call("delete", "/{id}", "End a session", (200, "Session"), LOOK),
+        call("get", "/{id}/health", "How full its buffer is", (200, "Health"), LOOK),
+        call("post", "/{id}/disconnect", disconnect, (200, "Disconnected"), LOOK),
+        call("get", "/{id}/token", token, (200, "Token"), &[404]),
+        call("post", "/{id}/token", token, (200, "Token"), &[404]),
+        Call { body: Body::Required("Presented"), ..reconnect },
+        Call { parameters: reading(), streams: true, ..read },
+        Call { body: Body::Required("Events"), parameters: vec![idempotency_key()], ..publish },
+        Call { body: Body::Required("Message"), ..send },
+        Call { body: Body::Optional("Wanted"), ..export },
+    ]
+}
+
+/// The calls that are not about one place.
+pub(super) fn others() -> Vec<Call> {
+    let before = json!({ "type": "integer", "minimum": 0, "maximum": u64::MAX });
+    let audit =
+        call("get", "/api/audit", "Read the audit trail, newest first", (200, "AuditPage"), &[]);
+    vec![
+        Call {
+            parameters: vec![
+                Parameter::query("session_id", "Only of this session.", schemas::id()),
+                limit(),
+                Parameter::query("before", "`next` of the page before.", before),
+            ],
+            ..audit
+        },
+        call("get", "/api/openapi.json", "This document", (200, "Document"), &[]),
+    ]
+}
+
+/// A call on a session that must go on may find it unknown or ended.
+const LOOK: &[u16] = &[404, 410];
+
+/// One that brings something may bring too much.
+const CHANGE: &[u16] = &[404, 410, 413];
+
+fn call(
+    method: &'static str,
+    path: &'static str,
+    summary: &'static str,
+    answer: (u16, &'static str),
+    failures: &'static [u16],
+) -> Call {
+    let (parameters, body) = (Vec::new(), Body::None);
+    Call { method, path, summary, parameters, body, answer, streams: false, failures }
+}
+
+fn limit() -> Parameter {
+    let schema = json!({
+        "type": "integer", "minimum": 1, "maximum": MAX_PAGE, "default": DEFAULT_PAGE,
+    });
+    Parameter::query("limit", "How many at most.", schema)
+}
+
+fn after_session() -> Parameter {
+    Parameter::query("after", "`next` of the page before.", schemas::id())
+}
+
+fn idempotency_key() -> Parameter {
+    let description = "The same key with the same body publishes once.";
+    let schema = json!({ "type": "string", "pattern": r"^[!-~]{1,255}$" });
+    Parameter::header("Idempotency-Key", description, schema)
+}
+
+/// Where a reader stands, and how long it waits.
+fn reading() -> Vec<Parameter> {
+    let seq = json!({ "type": "integer", "minimum": 0, "maximum": u64::MAX, "default": 0 });
+    let wait = json!({
+        "type": "string",
+        "pattern": r"^(0|[0-9]{1,4}ms|[1-5]?[0-9]s|60s|[01]m)$",
+        "default": "0s",
+    });
+    let event_id = json!({ "type": "string", "pattern": r"^([A-Za-z0-9_-]{1,32}:[0-9]{1,18})?$" });
+    vec![
+        Parameter::query("after", "The last seq that the reader has.", seq),
+        Parameter::query("epoch", "The epoch that it counts in.", json!({ "type": "string" })),
+        Parameter::query("wait", "How long to wait if there is nothing.", wait),
+        Parameter::header("Last-Event-ID", "The id of the last event of a stream.", event_id),
+    ]
+}

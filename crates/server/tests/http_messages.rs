@@ -1,0 +1,79 @@
+//! Messages and states over HTTP.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::web::{Setup, word};
+use rejoin::service::ServiceSettings;
+use serde_json::json;
+
+#[tokio::test]
+async fn a_message_is_entered_once_however_often_it_is_sent() {
+    let web = Setup::open().start().await;
+    let (id, _) = web.create().await;
+    let path = format!("/api/sessions/{id}/messages");
+    let message = json!({ "content": { "text": "hello" }, "message_id": "m1" });
+    let first = web.post(&path).json(&message).send().await.expect(200);
+    assert_eq!(first, json!({ "message_id": "m1", "in_seq": 1, "duplicate": false }));
+    let again = web.post(&path).json(&message).send().await.expect(200);
+    assert_eq!(again, json!({ "message_id": "m1", "in_seq": 1, "duplicate": true }));
+    let other = json!({ "content": "other", "message_id": "m1" });
+    let refused = web.post(&path).json(&other).send().await.expect(400);
+    assert_eq!(refused["error_code"], "INVALID_MESSAGE");
+}
+
+#[tokio::test]
+async fn a_message_without_an_id_gets_one_of_its_own() {
+    let web = Setup::open().start().await;
+    let (id, _) = web.create().await;
+    let path = format!("/api/mcp/sessions/{id}/messages");
+    let message = json!({ "content": "hello" });
+    let first = web.post(&path).json(&message).send().await.expect(200);
+    let second = web.post(&path).json(&message).send().await.expect(200);
+    assert_ne!(first["message_id"], second["message_id"]);
+    assert_eq!((&first["in_seq"], &second["in_seq"]), (&json!(1), &json!(2)));
+}
+
+#[tokio::test]
+async fn an_agent_that_falls_behind_makes_senders_wait() {
+    let mut setup = Setup::open();
+    setup.sessions.session.max_waiting_bytes = 100;
+    let web = setup.start().await;
+    let (id, _) = web.create().await;
+    let path = format!("/api/sessions/{id}/messages");
+    let message = json!({ "content": "x".repeat(60) });
+    web.post(&path).json(&message).send().await.expect(200);
+    let answer = web.post(&path).json(&message).send().await;
+    assert_eq!(answer.expect(503)["error_code"], "SERVER_BUSY");
+    assert!(answer.header("retry-after").is_some());
+}
+
+#[tokio::test]
+async fn a_state_is_exported_sealed_and_never_cached() {
+    let web = Setup::open().start().await;
+    let (id, _) = web.create().await;
+    let path = format!("/api/sessions/{id}/state");
+    let new = web.post(&path).send().await.expect(200);
+    assert_eq!((&new["seq"], &new["expire_after_hours"]), (&json!(0), &json!(24.0)));
+    let state = json!({ "current_step": 4, "memory_snapshot": "x".repeat(5_000) });
+    web.publish(&id, json!({ "event": "a", "state": state })).await;
+    let answer = web.post(&path).send().await;
+    let whole = answer.expect(200);
+    assert_eq!(answer.header("cache-control"), Some("no-store"));
+    assert_eq!((&whole["session_id"], &whole["seq"]), (&json!(id), &json!(1)));
+    assert_eq!(whole["state_size"], word(&whole["signed_state"]).len());
+    assert!(word(&whole["snapshot_time"]).ends_with('Z'));
+    let wanted = json!({ "include_memory": false, "include_plan": null });
+    let part = web.post(&path).json(&wanted).send().await.expect(200);
+    assert!(part["state_size"].as_u64() < whole["state_size"].as_u64());
+}
+
+#[tokio::test]
+async fn a_state_that_does_not_fit_is_too_large() {
+    let service = ServiceSettings { max_state_bytes: 100, ..ServiceSettings::default() };
+    let web = Setup { service, ..Setup::open() }.start().await;
+    let (id, _) = web.create().await;
+    let answer = web.post(&format!("/api/sessions/{id}/state")).send().await.expect(413);
+    assert_eq!(answer["error_code"], "STATE_TOO_LARGE");
+}
