@@ -22,22 +22,22 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 /// However slow the machine, nothing here takes this long.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-pub struct Server {
-    pub sessions: Sessions,
-    pub address: SocketAddr,
+pub(crate) struct Server {
+    pub(crate) sessions: Sessions,
+    pub(crate) address: SocketAddr,
 }
 
 #[derive(Default)]
-pub struct Setup {
-    pub settings: ServerSettings,
-    pub service: ServiceSettings,
-    pub web: WebSettings,
-    pub keys: Option<Keys>,
-    pub bounds: Option<rejoin::core::limits::LogBounds>,
+pub(crate) struct Setup {
+    pub(crate) settings: ServerSettings,
+    pub(crate) service: ServiceSettings,
+    pub(crate) web: WebSettings,
+    pub(crate) keys: Option<Keys>,
+    pub(crate) bounds: Option<rejoin::core::limits::LogBounds>,
 }
 
 /// Everybody's key is `key-` and their name.
-pub struct Keys;
+pub(crate) struct Keys;
 
 impl Authenticate for Keys {
     fn authenticate(&self, credential: &str, now: Timestamp) -> Result<Caller, Unauthorized> {
@@ -48,7 +48,7 @@ impl Authenticate for Keys {
 }
 
 impl Server {
-    pub async fn start(setup: Setup) -> Self {
+    pub(crate) async fn start(setup: Setup) -> Self {
         let bounds = setup.bounds.unwrap_or_default();
         let store = Arc::new(MemoryStore::new(bounds, 1_000));
         let sessions = Sessions::builder(store).settings(setup.settings).start().unwrap();
@@ -68,11 +68,11 @@ impl Server {
         Self { sessions, address }
     }
 
-    pub async fn connect(&self) -> Client {
+    pub(crate) async fn connect(&self) -> Client {
         self.connect_as(None).await
     }
 
-    pub async fn connect_as(&self, key: Option<&str>) -> Client {
+    pub(crate) async fn connect_as(&self, key: Option<&str>) -> Client {
         let mut request = format!("ws://{}/ws", self.address).into_client_request().unwrap();
         if let Some(key) = key {
             request.headers_mut().insert("x-api-key", key.parse().unwrap());
@@ -84,7 +84,7 @@ impl Server {
     }
 
     /// Says things on behalf of the agent.
-    pub async fn say(&self, session: &str, events: impl IntoIterator<Item = Value>) {
+    pub(crate) async fn say(&self, session: &str, events: impl IntoIterator<Item = Value>) {
         let id = SessionId::parse(session).unwrap();
         for event in events {
             let spoken = Spoken::parse(event.to_string().as_bytes()).unwrap();
@@ -93,7 +93,7 @@ impl Server {
     }
 
     /// Waits until the session is parked.
-    pub async fn parked(&self, session: &str) {
+    pub(crate) async fn parked(&self, session: &str) {
         let id = SessionId::parse(session).unwrap();
         let parked = async {
             while self.sessions.store().session(&id).await.unwrap().unwrap().attached.is_some() {
@@ -104,21 +104,21 @@ impl Server {
     }
 }
 
-pub struct Client {
+pub(crate) struct Client {
     socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
 }
 
 impl Client {
-    pub async fn send(&mut self, frame: Value) {
+    pub(crate) async fn send(&mut self, frame: Value) {
         self.raw(Message::text(frame.to_string())).await;
     }
 
-    pub async fn raw(&mut self, message: Message) {
+    pub(crate) async fn raw(&mut self, message: Message) {
         self.socket.send(message).await.unwrap();
     }
 
     /// The next frame that is no ping.
-    pub async fn next(&mut self) -> Value {
+    pub(crate) async fn next(&mut self) -> Value {
         match self.message().await {
             Message::Text(text) => serde_json::from_str(&text).unwrap(),
             other => panic!("a text was expected, not {other:?}"),
@@ -136,7 +136,7 @@ impl Client {
     }
 
     /// The next frame that is `event`.
-    pub async fn until(&mut self, event: &str) -> Value {
+    pub(crate) async fn until(&mut self, event: &str) -> Value {
         loop {
             let frame = self.next().await;
             if frame["event"] == event {
@@ -146,7 +146,7 @@ impl Client {
     }
 
     /// The code it is closed with, after whatever frames come before.
-    pub async fn closed(&mut self) -> u16 {
+    pub(crate) async fn closed(&mut self) -> u16 {
         loop {
             if let Message::Close(frame) = self.message().await {
                 return frame.map_or(1005, |frame| frame.code.into());
@@ -154,12 +154,12 @@ impl Client {
         }
     }
 
-    pub async fn create(&mut self) -> Value {
+    pub(crate) async fn create(&mut self) -> Value {
         self.send(json!({ "event": "user.create_session", "content": { "client_id": "t" } })).await;
         self.next().await
     }
 
-    pub async fn reconnect(&mut self, session: &str, content: Value) -> Value {
+    pub(crate) async fn reconnect(&mut self, session: &str, content: Value) -> Value {
         let frame = json!({ "event": "user.reconnect", "session_id": session, "content": content });
         self.send(frame).await;
         self.next().await
@@ -167,10 +167,10 @@ impl Client {
 }
 
 /// The session of a frame.
-pub fn session(frame: &Value) -> String {
+pub(crate) fn session(frame: &Value) -> String {
     frame["session_id"].as_str().expect("a session id").to_owned()
 }
 
-pub fn event(number: u64) -> Value {
+pub(crate) fn event(number: u64) -> Value {
     json!({ "event": "agent.thinking", "content": format!("thought {number}") })
 }

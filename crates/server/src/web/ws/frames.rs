@@ -1,6 +1,7 @@
 //! What clients say: each frame is read once into a [`Request`] that can't be wrong any more.
 
 use rejoin_core::codes::ErrorCode;
+use rejoin_core::log::EntryKind;
 use rejoin_core::resume::Asked;
 use rejoin_core::{Epoch, EventId, MessageId, Seq, SessionId};
 use serde::Deserialize;
@@ -12,15 +13,32 @@ use crate::service::{Admission, Include};
 /// Something a client wants.
 #[derive(Debug)]
 pub(super) enum Request {
-    Authenticate { credential: String },
+    Authenticate {
+        credential: String,
+    },
+    /// A message or a cancel for the agent.
+    Post {
+        session: SessionId,
+        kind: EntryKind,
+        content: Option<Box<RawValue>>,
+        message_id: Option<MessageId>,
+    },
+    Ack {
+        session: SessionId,
+        last_seq: Seq,
+        gap_detected: bool,
+    },
+    Rare(Rare),
+}
+
+/// What a client wants now and then: it is answered before its next frame is read.
+#[derive(Debug)]
+pub(super) enum Rare {
     CreateSession { client: String, name: Option<String> },
     Reconnect(Reconnect),
     ReconnectWithState(Reconnect),
     Restore { signed_state: String, position: Position },
-    RequestState { session: SessionId, include: Include },
-    Message { session: SessionId, content: Box<RawValue>, message_id: Option<MessageId> },
-    Cancel { session: SessionId, message_id: Option<MessageId> },
-    Ack { session: SessionId, last_seq: Seq, gap_detected: bool },
+    ExportState { session: SessionId, include: Include },
     EndSession { session: SessionId },
 }
 
@@ -116,26 +134,25 @@ impl Frame<'_> {
                 let client = present(self.content).map_or("{}", RawValue::get).to_owned();
                 let wrong = "`session_id` must be a text";
                 let name = present(self.session_id).map(|raw| typed(raw, wrong)).transpose()?;
-                Request::CreateSession { client, name }
+                Request::Rare(Rare::CreateSession { client, name })
             }
-            "user.reconnect" => Request::Reconnect(Reconnect {
-                session: self.session()?,
-                position: self.position()?,
-            }),
+            "user.reconnect" => {
+                let (session, position) = (self.session()?, self.position()?);
+                Request::Rare(Rare::Reconnect(Reconnect { session, position }))
+            }
             "user.reconnect_with_state" => self.with_state()?,
             "user.request_state" => {
-                Request::RequestState { session: self.session()?, include: self.include()? }
+                let (session, include) = (self.session()?, self.include()?);
+                Request::Rare(Rare::ExportState { session, include })
             }
-            "user.message" => Request::Message {
-                session: self.session()?,
-                content: self.content.ok_or_else(|| invalid("`content` is missing"))?.to_owned(),
-                message_id: self.message_id()?,
-            },
-            "user.cancel" => {
-                Request::Cancel { session: self.session()?, message_id: self.message_id()? }
+            "user.message" => {
+                let session = self.session()?;
+                let content = self.content.ok_or_else(|| invalid("`content` is missing"))?;
+                self.post(session, EntryKind::Message, Some(content.to_owned()))?
             }
+            "user.cancel" => self.post(self.session()?, EntryKind::Cancel, None)?,
             "user.ack" => self.ack()?,
-            "user.end_session" => Request::EndSession { session: self.session()? },
+            "user.end_session" => Request::Rare(Rare::EndSession { session: self.session()? }),
             _ => {
                 let sentence = "There is no such event; see docs/protocol.md for those there are";
                 return Err(Unreadable::new(ErrorCode::UnknownEvent, sentence));
@@ -147,10 +164,21 @@ impl Frame<'_> {
         let Some(signed_state) = present(self.signed_state) else {
             let read = || Ok(Reconnect { session: self.session()?, position: self.position()? });
             let recovering = |unreadable| Unreadable { recovering: true, ..unreadable };
-            return read().map(Request::ReconnectWithState).map_err(recovering);
+            let reconnect = read().map_err(recovering)?;
+            return Ok(Request::Rare(Rare::ReconnectWithState(reconnect)));
         };
         let signed_state = typed(signed_state, "`signed_state` must be a text")?;
-        Ok(Request::Restore { signed_state, position: self.position()? })
+        let position = self.position()?;
+        Ok(Request::Rare(Rare::Restore { signed_state, position }))
+    }
+
+    fn post(
+        &self,
+        session: SessionId,
+        kind: EntryKind,
+        content: Option<Box<RawValue>>,
+    ) -> Read<Request> {
+        Ok(Request::Post { session, kind, content, message_id: self.message_id()? })
     }
 
     fn credential(&self) -> Read<String> {
@@ -297,9 +325,9 @@ mod tests {
     fn the_two_forms_of_reconnecting_with_state_are_told_apart() {
         let known =
             r#"{"event":"user.reconnect_with_state","session_id":"s","content":{"last_seq":4}}"#;
-        assert!(matches!(read(known), Ok(Request::ReconnectWithState(_))));
+        assert!(matches!(read(known), Ok(Request::Rare(Rare::ReconnectWithState(_)))));
         let sealed = r#"{"event":"user.reconnect_with_state","signed_state":"v1.x.y"}"#;
-        assert!(matches!(read(sealed), Ok(Request::Restore { .. })));
+        assert!(matches!(read(sealed), Ok(Request::Rare(Rare::Restore { .. }))));
         assert!(read(r#"{"event":"user.reconnect_with_state"}"#).unwrap_err().recovering);
     }
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::connection::{Attached, Connection, ERROR, Next, RECOVERY_FAILED};
-use super::frames::{Position, Reconnect, Request};
+use super::frames::{Position, Rare, Reconnect, Request};
 use super::words::{self, Trouble};
 use crate::entry::EntryBody;
 use crate::random;
@@ -17,53 +17,46 @@ use crate::service::{self, Denial, Include, Joined, RestoreRequest, Visitor};
 
 impl Connection {
     pub(super) async fn on_request(&mut self, request: Request) -> Next {
-        if let Request::Authenticate { credential } = request {
-            return self.authenticate(&credential);
+        if let Request::Authenticate { credential } = &request {
+            return self.authenticate(credential);
         }
         let Some(visitor) = self.visitor.clone() else {
             let sentence = "Say who you are first, with user.authenticate";
             return self.complain(Trouble::new(ErrorCode::Unauthorized, sentence));
         };
         match request {
-            Request::Message { session, content, message_id } => {
-                self.post(&session, EntryKind::Message, Some(content), message_id).await
-            }
-            Request::Cancel { session, message_id } => {
-                self.post(&session, EntryKind::Cancel, None, message_id).await
+            Request::Authenticate { .. } => Next::GoOn, // done
+            Request::Post { session, kind, content, message_id } => {
+                self.post(&visitor, &session, kind, content, message_id).await
             }
             Request::Ack { session, last_seq, gap_detected } => {
                 self.ack(&visitor, &session, last_seq, gap_detected).await
             }
-            other => {
+            Request::Rare(rare) => {
                 // Answers come in the order of requests.
                 while let Some(reply) = self.replies.next().await {
                     self.out.text(reply);
                 }
                 self.heard().await;
-                self.on_rare_request(&visitor, other).await
+                self.on_rare(&visitor, rare).await
             }
         }
     }
 
-    /// What a client asks for now and then: answered before its next frame is read.
-    async fn on_rare_request(&mut self, visitor: &Visitor, request: Request) -> Next {
+    async fn on_rare(&mut self, visitor: &Visitor, request: Rare) -> Next {
         match request {
-            Request::CreateSession { client, name } => self.create(visitor, client, name).await,
-            Request::Reconnect(reconnect) => self.reconnect(visitor, reconnect, ERROR).await,
-            Request::ReconnectWithState(reconnect) => {
+            Rare::CreateSession { client, name } => self.create(visitor, client, name).await,
+            Rare::Reconnect(reconnect) => self.reconnect(visitor, reconnect, ERROR).await,
+            Rare::ReconnectWithState(reconnect) => {
                 self.reconnect(visitor, reconnect, RECOVERY_FAILED).await
             }
-            Request::Restore { signed_state, position } => {
+            Rare::Restore { signed_state, position } => {
                 self.restore(visitor, signed_state, position).await
             }
-            Request::RequestState { session, include } => {
-                self.request_state(visitor, &session, include).await
+            Rare::ExportState { session, include } => {
+                self.export_state(visitor, &session, include).await
             }
-            Request::EndSession { session } => self.end(visitor, &session).await,
-            Request::Authenticate { .. }
-            | Request::Message { .. }
-            | Request::Cancel { .. }
-            | Request::Ack { .. } => Next::GoOn, // dealt with before
+            Rare::EndSession { session } => self.end(visitor, &session).await,
         }
     }
 
@@ -135,7 +128,7 @@ impl Connection {
         Next::GoOn
     }
 
-    async fn request_state(
+    async fn export_state(
         &mut self,
         visitor: &Visitor,
         session: &SessionId,
@@ -176,6 +169,7 @@ impl Connection {
     /// Puts a message or a cancel on its way; the answer follows when the store has it.
     async fn post(
         &mut self,
+        visitor: &Visitor,
         session: &SessionId,
         kind: EntryKind,
         content: Option<Box<RawValue>>,
@@ -183,8 +177,7 @@ impl Connection {
     ) -> Next {
         let Some(attached) = self.attached.as_ref().filter(|attached| attached.id() == session)
         else {
-            let Some(visitor) = self.visitor.clone() else { return Next::GoOn };
-            let trouble = self.not_attached(&visitor, session, ErrorCode::SessionClosed).await;
+            let trouble = self.not_attached(visitor, session, ErrorCode::SessionClosed).await;
             let frame = trouble.frame(ERROR, Some(session), message_id.as_ref(), self.now());
             self.out.text(frame);
             return Next::GoOn;

@@ -13,6 +13,11 @@ pub(super) fn id() -> Value {
     json!({ "type": "string", "pattern": r"^[A-Za-z0-9._~-]{1,128}$" })
 }
 
+/// The id of a message: whatever its sender likes.
+fn message_id() -> Value {
+    json!({ "type": "string", "minLength": 1, "maxLength": 128 })
+}
+
 /// All of them.
 pub(super) fn all() -> Map<String, Value> {
     let mut all = Map::new();
@@ -57,7 +62,7 @@ fn answers() -> Vec<(&'static str, Value)> {
         (
             "Entered",
             object(&[
-                ("message_id", id()),
+                ("message_id", message_id()),
                 ("in_seq", count()),
                 ("duplicate", json!({ "type": "boolean" })),
             ]),
@@ -92,7 +97,7 @@ fn requests() -> Vec<(&'static str, Value)> {
             json!({
                 "type": "object",
                 "required": ["content"],
-                "properties": { "content": {}, "message_id": or_null(id()) },
+                "properties": { "content": {}, "message_id": or_null(message_id()) },
             }),
         ),
         (
