@@ -15,13 +15,13 @@ use rejoin::core::lifetime::{Lifetime, OnDisconnect};
 use rejoin::core::session::Settings as SessionSettings;
 use rejoin::core::state::Takeover;
 use rejoin::service::Service;
-use rejoin::{Clock, ServerSettings, Sessions};
+use rejoin::{Clock, ServerSettings, Sessions, WebHook};
 
 use self::health::Health;
 use self::opening::{Opened, open_store};
 use self::reload::Reload;
 use crate::listener::Listener;
-use crate::settings::{self, Config, Settings};
+use crate::settings::{self, Config, Secret, Settings};
 use crate::{keys, tls};
 
 /// Runs until it is told to stop, or the store fails.
@@ -47,7 +47,13 @@ async fn serve(config: &Config) -> Result<()> {
     let listener = Listener::bind(settings.listen, acceptor)
         .await
         .with_context(|| format!("cannot listen on {}", settings.listen))?;
-    let sessions = agents::add(Sessions::builder(store), settings)?
+    let mut builder = agents::add(Sessions::builder(store), settings)?;
+    if let Some(url) = &settings.hook_url {
+        let secret = settings.hook_secret.as_ref().map(Secret::expose);
+        let hook = WebHook::start(url.as_str(), secret, clock);
+        builder = builder.hook(hook.map_err(|error| anyhow!("hook_url: {error}"))?);
+    }
+    let sessions = builder
         .settings(server_settings)
         .clock(clock)
         .start()

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicU64;
 
 pub use command::{Command, MAX_CHILDREN};
 pub use example::Example;
-pub use http::{BadAgentUrl, Http};
+pub use http::Http;
 
 /// What happened to agents, for a metrics layer to read.
 #[derive(Debug, Default)]

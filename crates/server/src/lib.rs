@@ -50,6 +50,7 @@ pub mod event;
 mod hook;
 mod lane;
 mod metrics;
+mod post;
 mod random;
 mod reaper;
 pub mod service;
@@ -58,6 +59,7 @@ mod shared;
 mod tasks;
 mod watch;
 pub mod web;
+mod webhook;
 
 /// The rules: [`rejoin_core`].
 pub use rejoin_core as core;
@@ -71,5 +73,7 @@ pub use clock::Clock;
 pub use entry::EntryBody;
 pub use error::{AttachError, CreateError, EndError, Gone, PublishError};
 pub use hook::{CleanedUp, Cleanup, Lifecycle, SessionHook};
+pub use post::BadUrl;
 pub use sessions::{Builder, Client, ServerSettings, Sessions};
 pub use watch::Watch;
+pub use webhook::WebHook;

@@ -124,10 +124,10 @@ settings! {
 
 "Lifecycle hook" {
     /// A URL to which every lifecycle event of a session is posted.
-    hook_url: Maybe<HttpUrl> = Absent("no hook") => Later("the hook");
+    hook_url: Maybe<HttpUrl> = Absent("no hook") => Now;
     /// The secret that signs what is posted to `hook_url`. Flags can be seen by other users of the
     /// machine; prefer the environment.
-    hook_secret: Maybe<Secret> = Absent("unsigned") => Later("the hook");
+    hook_secret: Maybe<Secret> = Absent("unsigned") => Now;
 }
 
 "Agents and MCP servers" {
@@ -145,14 +145,14 @@ settings! {
     /// The largest MCP message that is read.
     max_mcp_bytes: Size = Text("16MiB"), at_least "1KiB" => Later("MCP");
     /// How often an SSE stream gets a comment to keep it open.
-    sse_keep_alive: Time = Text("15s"), at_least "1ms" => Later("MCP");
+    sse_keep_alive: Time = Text("15s"), at_least "1ms" => Now;
     /// After what time an SSE client should come back when its stream ends.
     sse_retry: Time = Text("3s"), at_least "1ms" => Later("MCP");
     /// How long results and finished tasks are kept to be fetched again.
     result_retention: Time = Text("1h") => Later("MCP");
     /// Lets clients of `/sse` choose the id of a new session. Without authentication such an id is a
     /// secret.
-    client_session_ids: Switch = Text("false") => Later("MCP");
+    client_session_ids: Switch = Text("false") => Now;
     /// Makes a session for a message to one that nobody knows, in place of refusing it.
     adopt_unknown_sessions: Switch = Text("false") => Later("MCP");
     /// The status with which `/message` refuses a session that is gone: `410`, or `404` for clients

@@ -5,8 +5,6 @@
 //! else, or none, and it is sent again, for as long as the session lives. Entries come in order and one
 //! at a time: a backend that wants to hear of a cancel while it works answers before it works.
 
-mod client;
-
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -18,10 +16,9 @@ use rejoin_store::Unavailable;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-pub use self::client::BadAgentUrl;
-use self::client::Client;
 use crate::agent::{Agent, Seat};
 use crate::entry::EntryBody;
+use crate::post::{BadUrl, Client};
 
 /// The wait after the first attempt that failed; it doubles with each …
 const FIRST_WAIT: Duration = Duration::from_millis(200);
@@ -37,7 +34,7 @@ pub struct Http {
 
 impl Http {
     /// The backend at this URL, with scheme `http` or `https`.
-    pub fn new(url: &str) -> Result<Self, BadAgentUrl> {
+    pub fn new(url: &str) -> Result<Self, BadUrl> {
         Ok(Self { client: Client::new(url)? })
     }
 
@@ -90,8 +87,8 @@ impl Http {
         while !is_covered(seat, entry).await? {
             let state = seat.state().await?;
             let body = delivery(seat, entry, state.as_ref().map(|state| &*state.body));
-            match self.client.post(body).await {
-                Ok(()) => return cover(seat, entry).await,
+            match self.client.post(body, &[]).await {
+                Ok(_) => return cover(seat, entry).await,
                 Err(why) => {
                     let (session, in_seq) = (seat.session(), entry.in_seq);
                     tracing::warn!(%session, %in_seq, %why, "a backend has not taken an entry");

@@ -24,6 +24,9 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{any, get};
 
+use rejoin_core::Timestamp;
+use rejoin_core::record::Record;
+
 pub use gate::{AllowList, Allowed, gate};
 
 use crate::access::Authenticate;
@@ -78,6 +81,11 @@ pub fn router(service: Service, access: Arc<dyn Authenticate>, settings: WebSett
         .merge(api::routes(front.settings.max_frame_bytes))
         .with_state(front);
     gate(routes, allowed)
+}
+
+/// A session as HTTP and hooks show it.
+pub(crate) fn record_view(record: &Record, now: Timestamp) -> serde_json::Value {
+    api::record_view(record, now)
 }
 
 /// What was counted, for Prometheus.

@@ -33,12 +33,20 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::map_response;
 use axum::response::Response;
 use axum::routing::{MethodRouter, any, get, post};
+use rejoin_core::Timestamp;
+use rejoin_core::record::Record;
+use serde_json::Value;
 
 use super::Front;
 use super::answer::{Failure, refuse};
 
 /// Where the session resources are.
 const PLACES: [&str; 2] = ["/api/sessions", "/api/mcp/sessions"];
+
+/// A session as it is shown.
+pub(super) fn record_view(record: &Record, now: Timestamp) -> Value {
+    serde_json::to_value(records::RecordView::of(record, now)).unwrap_or_default()
+}
 
 /// Everything below `/api`. Bodies over `max_body_bytes` are refused.
 pub(super) fn routes(max_body_bytes: usize) -> Router<Arc<Front>> {

@@ -28,9 +28,9 @@ const KEPT: Duration = Duration::from_secs(30);
 
 /// Why nothing can be POSTed to a URL. It repeats nothing of it, for people put secrets in URLs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadAgentUrl {
+pub enum BadUrl {
     /// It can't be read, or has no host.
-    #[error("the agent's URL can't be read; write http://host/path or https://host/path")]
+    #[error("the URL can't be read; write http://host/path or https://host/path")]
     Unreadable,
     /// There are no certificates to know a server by.
     #[error("no certificates were found to check an https server with; install ca-certificates")]
@@ -42,7 +42,7 @@ pub enum BadAgentUrl {
 
 /// Why a POST was not taken.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NotTaken {
+pub(crate) enum NotTaken {
     #[error("it answered {}", .0.as_u16())]
     Status(StatusCode),
     #[error("it did not answer within {0:?}")]
@@ -54,20 +54,20 @@ pub(super) enum NotTaken {
 }
 
 /// Keeps connections to one server.
-pub(super) struct Client {
+pub(crate) struct Client {
     url: Uri,
     pool: Pool<HttpsConnector<HttpConnector>, Full<Bytes>>,
     /// How long an attempt may take.
-    pub(super) timeout: Duration,
+    pub(crate) timeout: Duration,
 }
 
 impl Client {
-    pub(super) fn new(url: &str) -> Result<Self, BadAgentUrl> {
-        let url: Uri = url.parse().map_err(|_| BadAgentUrl::Unreadable)?;
+    pub(crate) fn new(url: &str) -> Result<Self, BadUrl> {
+        let url: Uri = url.parse().map_err(|_| BadUrl::Unreadable)?;
         let tls = match (url.scheme_str(), url.host()) {
             (Some("http"), Some(_)) => tls(RootCertStore::empty())?,
             (Some("https"), Some(_)) => tls(roots()?)?,
-            _ => return Err(BadAgentUrl::Unreadable),
+            _ => return Err(BadUrl::Unreadable),
         };
         let mut connector = HttpConnector::new();
         connector.set_connect_timeout(Some(CONNECT));
@@ -85,27 +85,38 @@ impl Client {
         Ok(Self { url, pool, timeout: ATTEMPT })
     }
 
-    /// Sends JSON, and returns once it was taken or was not.
-    pub(super) async fn post(&self, json: Vec<u8>) -> Result<(), NotTaken> {
-        let attempt = tokio::time::timeout(self.timeout, self.attempt(json));
+    /// Sends JSON, and returns the answer once it was taken. Of a long answer only the beginning.
+    pub(crate) async fn post(
+        &self,
+        json: Vec<u8>,
+        headers: &[(&'static str, String)],
+    ) -> Result<Bytes, NotTaken> {
+        let attempt = tokio::time::timeout(self.timeout, self.attempt(json, headers));
         attempt.await.unwrap_or(Err(NotTaken::TimedOut(self.timeout)))
     }
 
-    async fn attempt(&self, json: Vec<u8>) -> Result<(), NotTaken> {
-        let request = Request::post(self.url.clone())
+    async fn attempt(
+        &self,
+        json: Vec<u8>,
+        headers: &[(&'static str, String)],
+    ) -> Result<Bytes, NotTaken> {
+        let mut request = Request::post(self.url.clone())
             .header(CONTENT_TYPE, "application/json")
-            .header(USER_AGENT, concat!("rejoin/", env!("CARGO_PKG_VERSION")))
-            .body(Full::from(json))
-            .map_err(|_| NotTaken::NoConnection)?;
+            .header(USER_AGENT, concat!("rejoin/", env!("CARGO_PKG_VERSION")));
+        for (name, value) in headers {
+            request = request.header(*name, value);
+        }
+        let request = request.body(Full::from(json)).map_err(|_| NotTaken::NoConnection)?;
         let answer =
             self.pool.request(request).await.map_err(|error| match error.is_connect() {
                 true => NotTaken::NoConnection,
                 false => NotTaken::Broken,
             })?;
         let status = answer.status();
-        // Only for the sake of the connection: what the answer says is not looked at.
-        let _ = Limited::new(answer.into_body(), ANSWER_BYTES).collect().await;
-        if status.is_success() { Ok(()) } else { Err(NotTaken::Status(status)) }
+        // Read also where nobody looks at it, for the sake of the connection.
+        let body = Limited::new(answer.into_body(), ANSWER_BYTES).collect().await;
+        let body = body.map_or_else(|_| Bytes::new(), |body| body.to_bytes());
+        if status.is_success() { Ok(body) } else { Err(NotTaken::Status(status)) }
     }
 }
 
@@ -116,19 +127,19 @@ impl fmt::Debug for Client {
     }
 }
 
-fn tls(roots: RootCertStore) -> Result<ClientConfig, BadAgentUrl> {
+fn tls(roots: RootCertStore) -> Result<ClientConfig, BadUrl> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| BadAgentUrl::Tls(error.to_string()))?;
+        .map_err(|error| BadUrl::Tls(error.to_string()))?;
     Ok(config.with_root_certificates(roots).with_no_client_auth())
 }
 
 /// The certificates of the machine, so that a company's own work too.
-fn roots() -> Result<RootCertStore, BadAgentUrl> {
+fn roots() -> Result<RootCertStore, BadUrl> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if roots.is_empty() { Err(BadAgentUrl::NoCertificates) } else { Ok(roots) }
+    if roots.is_empty() { Err(BadUrl::NoCertificates) } else { Ok(roots) }
 }
 
 #[cfg(test)]
