@@ -1,16 +1,21 @@
 //! What is counted and measured, for Prometheus. Names and labels are part of what people rely on; no
 //! label ever holds an id, an address or a principal.
 
+use std::fmt::Write as _;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use rejoin_core::codes::Reason;
+use rejoin_store::{Distribution, Measurements};
+
+use crate::agents::AgentCounts;
 
 /// How an attempt to come back ended.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -139,16 +144,63 @@ impl Metrics {
     }
 
     /// Everything in the format of Prometheus; `active` sessions go on at this moment.
-    pub(crate) fn encode(&self, active: usize) -> String {
+    pub(crate) fn encode(
+        &self,
+        active: usize,
+        agents: &AgentCounts,
+        store: Option<&Measurements>,
+    ) -> String {
         let attached = self.attached.get();
         let parked = i64::try_from(active).unwrap_or(i64::MAX).saturating_sub(attached).max(0);
         self.sessions.get_or_create(&InState { state: "attached" }).set(attached);
         self.sessions.get_or_create(&InState { state: "parked" }).set(parked);
         let mut text = String::new();
         // Writing into a string can't fail.
-        let _ = encode(&mut text, &self.registry);
+        let _ = encode_registry(&mut text, &self.registry);
+        for (name, help, count) in [
+            ("agent_restarts", "Agents started again after they died", &agents.restarts),
+            ("agents_given_up", "Agents that died too often", &agents.given_up),
+            ("agent_lines_ignored", "Lines of agents that were no event", &agents.ignored_lines),
+        ] {
+            counter(&mut text, name, help, count.load(Ordering::Relaxed));
+        }
+        if let Some(store) = store {
+            let overflowed = store.overflowed_events.load(Ordering::Relaxed);
+            let help = "Events dropped over a bound before they were acked";
+            counter(&mut text, "buffer_overflow_events", help, overflowed);
+            let help = "How long commits took";
+            let seconds = store.seconds();
+            histogram(&mut text, "store_commit_seconds", help, seconds, &store.commit_seconds);
+            let help = "Requests in a commit";
+            let requests = store.requests();
+            histogram(&mut text, "store_commit_requests", help, requests, &store.commit_requests);
+        }
+        let _ = encode_eof(&mut text);
         text
     }
+}
+
+/// Writes a counter that is kept elsewhere.
+fn counter(text: &mut String, name: &str, help: &str, count: u64) {
+    let _ = writeln!(text, "# HELP rejoin_{name} {help}.\n# TYPE rejoin_{name} counter");
+    let _ = writeln!(text, "rejoin_{name}_total {count}");
+}
+
+/// Writes a histogram that is kept elsewhere.
+fn histogram<const N: usize>(
+    text: &mut String,
+    name: &str,
+    help: &str,
+    bounds: &[f64],
+    distribution: &Distribution<N>,
+) {
+    let (below, all) = distribution.cumulated();
+    let _ = writeln!(text, "# HELP rejoin_{name} {help}.\n# TYPE rejoin_{name} histogram");
+    let _ = writeln!(text, "rejoin_{name}_sum {}\nrejoin_{name}_count {all}", distribution.sum());
+    for (bound, count) in bounds.iter().zip(below) {
+        let _ = writeln!(text, "rejoin_{name}_bucket{{le=\"{bound}\"}} {count}");
+    }
+    let _ = writeln!(text, "rejoin_{name}_bucket{{le=\"+Inf\"}} {all}");
 }
 
 /// Is counted in a gauge while it says so, and no longer than it lives.
@@ -206,7 +258,9 @@ mod tests {
         metrics.attempted("http", Reason::TokenExpired);
         metrics.returned(Some(Duration::from_secs(3)), 12, 1);
         metrics.attached.set(2);
-        let text = metrics.encode(5);
+        let store = Measurements::default();
+        store.committed(Duration::from_millis(3), 7);
+        let text = metrics.encode(5, &AgentCounts::default(), Some(&store));
         for line in [
             r#"rejoin_reconnect_attempts_total{transport="websocket",reason="reconnected"} 1"#,
             r#"rejoin_reconnect_attempts_total{transport="http",reason="token_expired"} 1"#,
@@ -214,6 +268,11 @@ mod tests {
             "rejoin_reconnect_away_seconds_count 1",
             "rejoin_reconnect_replayed_events_sum 12.0",
             "rejoin_events_lost_total 1",
+            r#"rejoin_store_commit_seconds_bucket{le="0.002"} 0"#,
+            r#"rejoin_store_commit_seconds_bucket{le="0.005"} 1"#,
+            "rejoin_store_commit_requests_count 1",
+            "rejoin_agent_restarts_total 0",
+            "# EOF",
             r#"rejoin_sessions{state="attached"} 2"#,
             r#"rejoin_sessions{state="parked"} 3"#,
         ] {

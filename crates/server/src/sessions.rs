@@ -343,7 +343,8 @@ impl Sessions {
     /// What was counted and measured so far, in the format of Prometheus.
     pub async fn metrics(&self) -> Result<String, Unavailable> {
         let active = self.shared.store.count(None).await?;
-        Ok(self.shared.metrics.encode(active))
+        let (agents, store) = (&self.shared.agent_counts, self.shared.store.measurements());
+        Ok(self.shared.metrics.encode(active, agents, store))
     }
 
     pub(crate) fn counted(&self) -> &Metrics {

@@ -15,6 +15,7 @@ use rejoin_core::state::{
 use rejoin_core::{InSeq, Principal, Seq, SessionId, Term, Timestamp};
 
 use crate::audit::{AuditPage, AuditQuery, AuditRecord};
+use crate::measure::Measurements;
 
 /// Keeps sessions.
 ///
@@ -140,6 +141,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Reads the audit trail, newest first.
     async fn audit_trail(&self, query: &AuditQuery) -> Result<AuditPage, Unavailable>;
+
+    /// What the store has measured about itself, if it does.
+    fn measurements(&self) -> Option<&Measurements> {
+        None
+    }
 
     /// Makes everything durable that is not yet (acks, trims), and refuses all later calls.
     async fn close(&self) -> Result<(), Unavailable>;

@@ -8,6 +8,7 @@ pub mod audit;
 mod contract;
 #[cfg(feature = "embedded")]
 pub mod embedded;
+mod measure;
 mod memory;
 
 pub mod suite;
@@ -16,4 +17,5 @@ pub use contract::{
     Body, CreateRefused, Due, Failure, Page, PageLimit, Query, Store, StoredEntry, StoredEvent,
     StoredSnapshot, Unavailable,
 };
+pub use measure::{Distribution, Measurements};
 pub use memory::MemoryStore;

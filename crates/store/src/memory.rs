@@ -21,6 +21,7 @@ use crate::contract::{
     Body, CreateRefused, Due, Failure, Page, PageLimit, Query, Store, StoredEntry, StoredEvent,
     StoredSnapshot, Unavailable,
 };
+use crate::measure::Measurements;
 
 /// Sessions in memory.
 #[derive(Debug)]
@@ -28,6 +29,7 @@ pub struct MemoryStore {
     bounds: LogBounds,
     audit_max: usize,
     inner: Mutex<Inner>,
+    measurements: Measurements,
 }
 
 #[derive(Debug, Default)]
@@ -44,7 +46,8 @@ struct Inner {
 impl MemoryStore {
     /// An empty store whose out logs keep to `bounds`, with at most `audit_max` audit records.
     pub fn new(bounds: LogBounds, audit_max: usize) -> Self {
-        Self { bounds, audit_max, inner: Mutex::default() }
+        let (inner, measurements) = (Mutex::default(), Measurements::default());
+        Self { bounds, audit_max, inner, measurements }
     }
 
     fn lock(&self) -> Result<MutexGuard<'_, Inner>, Unavailable> {
@@ -66,7 +69,8 @@ impl MemoryStore {
         let was_due = session.record().due_at();
         let result = change(session);
         if let Some(now) = now {
-            session.settle(&self.bounds, now);
+            let trimmed = session.settle(&self.bounds, now);
+            self.measurements.overflowed(trimmed.unacked);
         }
         let due = session.record().due_at();
         if due != was_due {
@@ -320,6 +324,10 @@ impl Store for MemoryStore {
         let page: Vec<_> = wanted.by_ref().take(query.limit).collect();
         let next = wanted.next().and(page.last()).map(|(place, _)| *place);
         Ok(AuditPage { records: page.into_iter().map(|(_, r)| r.clone()).collect(), next })
+    }
+
+    fn measurements(&self) -> Option<&Measurements> {
+        Some(&self.measurements)
     }
 
     async fn close(&self) -> Result<(), Unavailable> {

@@ -19,6 +19,8 @@ use crate::audit::AuditRecord;
 #[derive(Debug)]
 pub(super) struct Commit {
     pub(super) number: u64,
+    /// How many requests it answers.
+    pub(super) requests: usize,
     /// The body of its journal row, sealed.
     pub(super) records: Records,
     /// Journal rows up to this one go.

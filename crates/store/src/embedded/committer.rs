@@ -4,6 +4,7 @@
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Instant;
 use std::{io, mem};
 
 use super::commit::{Commit, Database};
@@ -30,7 +31,9 @@ impl Committer {
         let thread = thread::Builder::new().name("rejoin-commit".into()).spawn(move || {
             for mut commit in to_commit {
                 let mut database = lock(&worked_on);
+                let (started, requests) = (Instant::now(), commit.requests);
                 let outcome = database.make(&mut commit).map(|()| commit);
+                shared.measurements.committed(started.elapsed(), requests);
                 if committed.send(outcome).is_err() {
                     return;
                 }

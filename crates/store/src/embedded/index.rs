@@ -1,12 +1,12 @@
 //! The sessions that readers can see, by id and by deadline. Writers of this index hold its lock for
 //! the moment after a commit; readers for one look, or one step of a list.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use rejoin_core::record::Record;
-use rejoin_core::{SessionId, Timestamp};
+use rejoin_core::{Principal, SessionId, Timestamp};
 
 use super::limits;
 use super::parallel;
@@ -20,6 +20,8 @@ pub(super) struct Index(RwLock<Sessions>);
 #[derive(Debug, Default)]
 struct Sessions {
     by_id: BTreeMap<SessionId, Arc<Slot>>,
+    /// How many go on, of each principal.
+    active: HashMap<Principal, usize>,
     /// Every session's [`Record::due_at`], to find the next one without looking at all.
     due: BTreeSet<(Timestamp, SessionId)>,
 }
@@ -33,6 +35,8 @@ pub(super) enum IndexChange {
     Remove(SessionId, Option<Timestamp>),
     /// A session's deadline was one and is another.
     Reschedule(SessionId, Option<Timestamp>, Option<Timestamp>),
+    /// A session of this principal goes on from now, or does no longer.
+    Count(Principal, bool),
 }
 
 /// A session that opening puts into the index. It brings along all that will be in there: to go and
@@ -44,11 +48,18 @@ pub(super) struct Entry {
     id: SessionId,
     slot: Arc<Slot>,
     due: Option<(Timestamp, SessionId)>,
+    /// Whose it is, if it goes on.
+    active_of: Option<Principal>,
 }
 
 impl Entry {
     /// The session in this slot, whose deadline is `due`.
-    pub(super) fn new(id: &SessionId, slot: &Arc<Slot>, due: Option<Timestamp>) -> Self {
+    pub(super) fn new(
+        id: &SessionId,
+        slot: &Arc<Slot>,
+        due: Option<Timestamp>,
+        active_of: Option<Principal>,
+    ) -> Self {
         let mut front = [0; 16];
         front.iter_mut().zip(id.as_str().bytes()).for_each(|(front, byte)| *front = byte);
         Self {
@@ -56,6 +67,7 @@ impl Entry {
             id: id.clone(),
             slot: Arc::clone(slot),
             due: due.map(|due| (due, id.clone())),
+            active_of,
         }
     }
 
@@ -90,6 +102,15 @@ impl Index {
         found
     }
 
+    /// How many sessions go on: all, or those of one principal.
+    pub(super) fn count(&self, principal: Option<&Principal>) -> usize {
+        let sessions = self.read();
+        match principal {
+            Some(principal) => sessions.active.get(principal).copied().unwrap_or(0),
+            None => sessions.active.values().sum(),
+        }
+    }
+
     /// Sessions whose time has come.
     pub(super) fn due(&self, now: Timestamp, limit: usize) -> Due {
         let sessions = self.read();
@@ -105,13 +126,17 @@ impl Index {
     pub(super) fn fill(&self, entries: Vec<Entry>) {
         let mut due = Vec::with_capacity(entries.len());
         let mut by_id = Vec::with_capacity(entries.len());
+        let mut active = HashMap::new();
         for entry in entries {
+            if let Some(principal) = entry.active_of {
+                *active.entry(principal).or_default() += 1;
+            }
             due.extend(entry.due);
             by_id.push((entry.id, entry.slot));
         }
         let (due, by_id) =
             parallel::both(|| due.into_iter().collect(), || by_id.into_iter().collect());
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Sessions { by_id, due };
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Sessions { by_id, active, due };
     }
 
     /// Applies what a commit changed.
@@ -141,6 +166,17 @@ impl Sessions {
             IndexChange::Remove(id, due) => {
                 self.by_id.remove(&id);
                 self.unschedule(id, due);
+            }
+            IndexChange::Count(principal, true) => {
+                *self.active.entry(principal).or_default() += 1;
+            }
+            IndexChange::Count(principal, false) => {
+                if let Some(count) = self.active.get_mut(&principal) {
+                    *count -= 1;
+                    if *count == 0 {
+                        self.active.remove(&principal);
+                    }
+                }
             }
             IndexChange::Reschedule(id, was, due) => {
                 self.unschedule(id.clone(), was);

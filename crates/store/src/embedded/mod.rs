@@ -80,6 +80,7 @@ use crate::contract::{
     Body, CreateRefused, Due, Failure, Page, PageLimit, Query, Store, StoredEntry, StoredSnapshot,
     Unavailable,
 };
+use crate::measure::Measurements;
 
 /// Sessions in a directory of the local disk.
 ///
@@ -223,9 +224,7 @@ impl Store for EmbeddedStore {
 
     async fn count(&self, principal: Option<&Principal>) -> Result<usize, Unavailable> {
         self.shared.check_open()?;
-        let principal = principal.cloned();
-        let query = Query { principal, active_only: true, after: None, limit: usize::MAX };
-        Ok(self.shared.index.list(&query).len())
+        Ok(self.shared.index.count(principal))
     }
 
     async fn due(&self, now: Timestamp, limit: usize) -> Result<Due, Unavailable> {
@@ -401,6 +400,10 @@ impl Store for EmbeddedStore {
         self.shared.check_open()?;
         let query = query.clone();
         self.read_file(move |db| Ok(audit::read(db, &query)?)).await
+    }
+
+    fn measurements(&self) -> Option<&Measurements> {
+        Some(&self.shared.measurements)
     }
 
     async fn close(&self) -> Result<(), Unavailable> {

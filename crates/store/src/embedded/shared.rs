@@ -10,6 +10,7 @@ use super::queue::Queue;
 use super::read::Readers;
 use super::schema::Files;
 use crate::contract::Unavailable;
+use crate::measure::Measurements;
 
 /// See the module.
 #[derive(Debug)]
@@ -18,6 +19,7 @@ pub(super) struct Shared {
     pub(super) queue: Queue,
     pub(super) index: Index,
     pub(super) readers: Readers,
+    pub(super) measurements: Measurements,
     closed: AtomicBool,
     failure: watch::Sender<Option<Unavailable>>,
 }
@@ -29,6 +31,7 @@ impl Shared {
             queue: Queue::default(),
             index: Index::default(),
             readers: Readers::new(&files.database),
+            measurements: Measurements::default(),
             closed: AtomicBool::new(false),
             failure: watch::Sender::new(None),
             files,

@@ -10,10 +10,11 @@ use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rejoin_core::log::{Inbox, OutLog};
-use rejoin_core::record::Record;
+use rejoin_core::record::{Record, Status};
 use rejoin_core::state::{SessionState, Snapshot};
 use rejoin_core::{Seq, Timestamp};
 
+use super::index::IndexChange;
 use super::journal::{Key, Numbers};
 use super::packed::PackedLog;
 use super::piece::Piece;
@@ -40,6 +41,8 @@ pub(super) struct Session {
     pub(super) touched: u64,
     /// Whether it stands in the line of those whose bodies may leave memory.
     pub(super) in_line: bool,
+    /// Whether it is counted among those that go on.
+    pub(super) counted: bool,
     /// Whether something is known of it that no file says, and need not: an ack, a trim.
     pub(super) unsaved: bool,
     /// What the commit that is being made does with it.
@@ -126,6 +129,7 @@ impl Slot {
             unnoted_from: None,
             touched: 0,
             in_line: false,
+            counted: false,
             unsaved: false,
             plan: Plan::default(),
             uncommitted: (0, 0),
@@ -152,6 +156,14 @@ impl Session {
     /// The events of its out log, if they are packed still.
     pub(super) fn packed(&self) -> Option<&PackedLog> {
         self.packed.as_deref()
+    }
+
+    /// Notes whether it is to be counted among those that go on; says what that changes.
+    pub(super) fn recount(&mut self) -> Option<IndexChange> {
+        let counts = self.state.vitals.status == Status::Active;
+        let changed = std::mem::replace(&mut self.counted, counts) != counts;
+        let principal = &self.state.about.principal;
+        changed.then(|| IndexChange::Count(principal.clone(), counts))
     }
 
     /// Makes the out log whole.

@@ -39,9 +39,11 @@ impl TakeOver<'_> {
     pub(super) fn take(&self, key: Key, slot: Arc<Slot>) -> (Taken, Entry) {
         let session = &mut *slot.lock_packed();
         let was_attached = self.park(session);
+        session.counted = session.state.vitals.status == Status::Active;
         let state = &session.state;
         let id = state.about.id.clone();
-        let entry = Entry::new(&id, &slot, session.due());
+        let active_of = session.counted.then(|| state.about.principal.clone());
+        let entry = Entry::new(&id, &slot, session.due(), active_of);
         let taken = Taken {
             key,
             id,

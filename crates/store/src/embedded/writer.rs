@@ -191,7 +191,9 @@ impl Writer {
         }
         if tidy_up || self.batch.must_commit() {
             let (mut commit, aftermath) = self.prepare()?;
+            let (started, requests) = (Instant::now(), commit.requests);
             self.committer.database().make(&mut commit)?;
+            self.shared.measurements.committed(started.elapsed(), requests);
             self.take_back(commit);
             self.publish(aftermath);
             self.committer.database().checkpoint_if_due()
@@ -247,8 +249,9 @@ impl Writer {
         });
         let batch = mem::replace(&mut self.batch, Batch::new(number + 1, &self.ledger));
         let Batch { records, rows, deleted, audit, aftermath, .. } = batch;
+        let (requests, left_untidy) = (aftermath.answers.len(), false);
         let commit =
-            Commit { number, records, delete_up_to, deleted, rows, audit, left_untidy: false };
+            Commit { number, requests, records, delete_up_to, deleted, rows, audit, left_untidy };
         Ok((commit, aftermath))
     }
 
@@ -309,8 +312,10 @@ impl Writer {
             if plan.settle {
                 let trimmed = session.state.settle(&self.bounds, now);
                 session.unsaved |= trimmed != Trimmed::default();
+                self.shared.measurements.overflowed(trimmed.unacked);
             }
             if plan.reschedule {
+                index_changes.extend(session.recount());
                 let due = session.due();
                 if due != was || plan.is_new {
                     let id = session.state.about.id.clone();

@@ -65,6 +65,19 @@ pub async fn an_id_is_taken_once(world: World) {
     assert_eq!(refusal(world.store.create(create).await), CreateRefused::Exists);
 }
 
+pub async fn sessions_that_go_on_are_counted(world: World) {
+    for (id, principal) in [("a", ann()), ("b", ann()), ("c", bob())] {
+        make(&world, id, principal).await;
+    }
+    let count = async |principal: Option<&Principal>| world.store.count(principal).await;
+    assert_eq!(count(None).await, Ok(3));
+    assert_eq!(count(Some(&ann())).await, Ok(2));
+    world.close(&session_id("a")).await;
+    assert_eq!(count(None).await, Ok(2));
+    assert_eq!(count(Some(&ann())).await, Ok(1));
+    assert_eq!(count(Some(&Principal::new("nobody"))).await, Ok(0));
+}
+
 /// Byte by byte, as ids compare: an order of some language would skip sessions between two pages.
 pub async fn sessions_are_listed_in_the_order_of_their_ids(world: World) {
     for id in ["b", "a_", "B", "a-", "a~", "a.", "aB", "ab", "1", "Z", "a"] {

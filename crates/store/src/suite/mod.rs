@@ -227,6 +227,7 @@ suite! {
             a_new_session_is_as_it_was_made,
             whatever_is_said_about_a_session_is_kept,
             an_id_is_taken_once,
+            sessions_that_go_on_are_counted,
             sessions_are_listed_in_the_order_of_their_ids,
             a_listing_goes_on_after_the_last_id_of_a_page,
             sessions_are_listed_by_principal,
