@@ -1,8 +1,10 @@
-//! The commands for people. They ask a running server over HTTP, as anybody could with curl.
+//! The commands for people. All but `demo` ask a running server over HTTP, as anybody could with curl;
+//! `demo` starts one of its own.
 //!
 //! | file | what it does |
 //! |---|---|
 //! | `sessions`, `show`, `tail`, `send`, `disconnect`, `end`, `audit` | a command each |
+//! | `demo` | a session that outlives a broken network and a killed server, to watch |
 //! | `target` | which server is asked, and by whom |
 //! | `api`, `sse`, `follow` | requests, a stream of events, and one that outlives its connections |
 //! | `failure` | what went wrong, in one sentence, and the exit code |
@@ -11,6 +13,7 @@
 
 mod api;
 mod audit;
+mod demo;
 mod disconnect;
 mod end;
 mod failure;
@@ -37,8 +40,9 @@ use self::failure::Failure;
 use self::out::Out;
 
 /// Every command of this kind, for the command line.
-pub(crate) fn all() -> [Command; 7] {
+pub(crate) fn all() -> [Command; 8] {
     [
+        demo::command(),
         sessions::command(),
         show::command(),
         tail::command(),
@@ -67,6 +71,9 @@ pub(crate) fn run(name: &str, matches: &ArgMatches) -> Option<ExitCode> {
 
 async fn dispatch(name: &str, matches: &ArgMatches) -> Result<(), Failure> {
     let out = Out::of_process();
+    if name == "demo" {
+        return demo::run(matches, &out).await;
+    }
     let api = Api::new(target::Target::from_matches(matches)?)?;
     match name {
         "sessions" => sessions::run(matches, &api, &out).await,

@@ -51,6 +51,11 @@ impl Target {
         command.arg(url).arg(key_file)
     }
 
+    /// A server that wants no credential.
+    pub(crate) fn open(url: String) -> Self {
+        Self { url, key: None }
+    }
+
     /// What the flags and the environment say.
     pub(crate) fn from_matches(matches: &ArgMatches) -> Result<Self, Failure> {
         let url = matches.get_one::<String>("url").cloned();
