@@ -143,6 +143,30 @@ fn something_else_on_that_port_is_not_taken_for_a_server_of_ours() {
 }
 
 #[test]
+fn a_server_with_tls_is_asked_if_this_machine_trusts_it() {
+    let files = tempfile::tempdir().unwrap();
+    let [certificate, key] = ["cert.pem", "key.pem"].map(|name| files.path().join(name));
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    std::fs::write(&certificate, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let [certificate, key] = [certificate.to_str().unwrap(), key.to_str().unwrap()];
+    let server = Server::start(&["--tls-cert", certificate, "--tls-key", key]);
+    let url = server.url().replace("http://", "https://");
+
+    let mut trusted = server.command(&["sessions", "--url", &url]);
+    trusted.env("SSL_CERT_FILE", certificate);
+    let said = run(trusted);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let said = server.says(&["sessions", "--url", &url]);
+    assert_eq!(said.code, Some(1));
+    let begins = format!("rejoin: {url} can't be reached: invalid peer certificate");
+    assert!(
+        said.stderr.starts_with(&begins) || said.stderr.contains("ca-certificates"),
+        "{said:?}"
+    );
+}
+
+#[test]
 fn a_pipe_that_is_closed_is_no_error() {
     let server = Server::start(&[]);
     server.create();
