@@ -17,6 +17,7 @@ mod server;
 mod tally;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use rejoin_core::SessionId;
 
 use self::play::Play;
 use self::screen::Screen;
@@ -37,10 +38,13 @@ pub(super) fn command() -> Command {
 
 pub(super) async fn run(matches: &ArgMatches, out: &Out) -> Result<(), Failure> {
     let mut server = Server::prepare()?;
-    let screen = Screen::new(*out);
     let outcome = tokio::select! {
-        outcome = acts(&mut server, screen, matches.get_flag("keep")) => outcome,
+        outcome = acts(&mut server, Screen::new(*out)) => outcome,
         () = interrupted() => Err(Failure::Other("stopped; its server and its files are gone".into())),
+    };
+    let outcome = match outcome {
+        Ok(session) if matches.get_flag("keep") => keep(&server, &session, out).await,
+        other => other.map(drop),
     };
     server.kill().await; // its files go when it is dropped
     if outcome.is_err() && out.is_terminal() {
@@ -49,18 +53,21 @@ pub(super) async fn run(matches: &ArgMatches, out: &Out) -> Result<(), Failure> 
     outcome
 }
 
-async fn acts(server: &mut Server, screen: Screen, keep: bool) -> Result<(), Failure> {
+/// Plays all of it, and gives the session that it was about.
+async fn acts(server: &mut Server, screen: Screen) -> Result<SessionId, Failure> {
     let mut play = Play::begin(server, screen).await?;
     play.network_fails().await?;
     play.server_is_killed().await?;
-    let (screen, session) = play.conclude().await?;
-    if keep {
-        screen.line(&format!(
-            "\nthe server still runs, until Ctrl-C:\n  rejoin show {session} --url {url}\n  rejoin \
-             sessions --url {url} --watch",
-            url = server.url(),
-        ))?;
-        interrupted().await;
-    }
+    play.conclude().await
+}
+
+/// Leaves the server running until somebody has looked enough.
+async fn keep(server: &Server, session: &SessionId, out: &Out) -> Result<(), Failure> {
+    let url = server.url();
+    out.line(&format!(
+        "\nthe server still runs, until Ctrl-C:\n  rejoin show {session} --url {url}\n  \
+         rejoin sessions --url {url} --watch"
+    ))?;
+    interrupted().await;
     Ok(())
 }

@@ -105,7 +105,7 @@ impl<'a> Play<'a> {
     }
 
     /// Compares what arrived with what the server has, and says what came of it.
-    pub(super) async fn conclude(self) -> Result<(Screen, SessionId), Failure> {
+    pub(super) async fn conclude(self) -> Result<SessionId, Failure> {
         let Self { server, session, session_id, screen, tally, network, .. } = self;
         let id = session_id.ok_or_else(|| Failure::Other("there never was a session".into()))?;
         session.close().await;
@@ -130,7 +130,7 @@ impl<'a> Play<'a> {
              rejoin sessions --watch       what happens on it\n  \
              rejoin send ID \"hi\" --wait    talk to its agent; `rejoin tail ID` looks on",
         )?;
-        Ok((screen, id))
+        Ok(id)
     }
 
     async fn ask(&mut self, question: &str) -> Result<(), Failure> {
