@@ -2,6 +2,7 @@
 //! the settings or the command line are wrong.
 
 mod access;
+mod commands;
 mod keys;
 mod listener;
 mod logging;
@@ -36,7 +37,7 @@ fn main() -> ExitCode {
                 finish(keys::run(name, matches, &config).map(|t| say(&t)))
             })
         }
-        _ => with_config(matches, serve),
+        _ => commands::run(name, matches).unwrap_or_else(|| with_config(matches, serve)),
     }
 }
 
@@ -47,11 +48,11 @@ fn command() -> Command {
     let rejoin = Command::new("rejoin")
         .version(env!("CARGO_PKG_VERSION"))
         .about("Connections drop, sessions should not.");
-    Flags::add_to(rejoin).args_conflicts_with_subcommands(true).subcommands([
-        Flags::add_to(serve),
-        Flags::add_to(check),
-        keys::command(),
-    ])
+    let server = [Flags::add_to(serve), Flags::add_to(check), keys::command()];
+    Flags::add_to(rejoin)
+        .args_conflicts_with_subcommands(true)
+        .subcommands(server)
+        .subcommands(commands::all())
 }
 
 fn with_config(matches: &ArgMatches, run: impl FnOnce(Config) -> ExitCode) -> ExitCode {

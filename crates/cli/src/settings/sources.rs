@@ -55,7 +55,7 @@ impl Environment {
                     given.push(Given { key: setting.key, raw: Raw::One(text.into()), origin });
                 }
                 (Some(_), None) => problems.add(origin, "is not valid UTF-8"),
-                (None, _) if name == CONFIG_VARIABLE || is_service_link(name) => {}
+                (None, _) if is_known_otherwise(name) || is_service_link(name) => {}
                 (None, _) => {
                     let known: Vec<_> = TABLE.iter().map(Setting::variable).collect();
                     let known = known.iter().map(String::as_str).chain([CONFIG_VARIABLE]);
@@ -81,6 +81,12 @@ impl<K: Into<String>, V: Into<OsString>> FromIterator<(K, V)> for Environment {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(variables: I) -> Self {
         Self(variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
     }
+}
+
+/// Whether this variable is ours and no setting: it names the file, or is for the commands that ask a
+/// server, in whose environment a person may well start one.
+fn is_known_otherwise(name: &str) -> bool {
+    [CONFIG_VARIABLE, "REJOIN_URL", "REJOIN_API_KEY"].contains(&name)
 }
 
 /// Whether Kubernetes or Docker made this variable for a service called `rejoin` or `rejoin-…`:

@@ -40,6 +40,7 @@ impl Driver {
     }
 
     fn on_opened(&mut self, opened: Result<Box<Socket>, OpenError>) {
+        self.link = Link::None; // the attempt is over, whatever came of it, and must not be polled again
         match opened {
             Ok(socket) => {
                 self.link = Link::Open(socket);

@@ -191,3 +191,18 @@ async fn being_woken_cuts_a_wait_short() {
     session.handle().wake();
     server.resume(0).await;
 }
+
+#[tokio::test]
+async fn attempts_that_come_to_nothing_are_followed_by_others() {
+    let server = FakeServer::start().await;
+    let mut session = Session::builder(server.url()).start().await.unwrap();
+    drop(server.accept_tcp().await); // it goes away in the middle of the handshake
+    drop(server.accept_tcp().await);
+    let peer = server.create().await;
+    until_status(&mut session, |status| matches!(status, Status::Connected { .. })).await;
+    peer.reset();
+    drop(server.accept_tcp().await);
+    let mut peer = server.resume(0).await;
+    peer.event(1).await;
+    assert_eq!(next_seqs(&mut session, 1).await, [1]);
+}

@@ -1,0 +1,105 @@
+//! `rejoin show`: all that is known of one session.
+
+use clap::{ArgMatches, Command};
+use hyper::Method;
+use serde_json::value::RawValue;
+
+use super::api::Api;
+use super::audit::attempt_table;
+use super::failure::Failure;
+use super::out::{Ink, Out, tame};
+use super::records::{Attempt, Health, Part, Record, attempts};
+use super::sessions::{age, expires_in};
+use super::target::Target;
+use super::{id_arg, id_of, json_arg};
+
+/// How many of the latest attempts are shown.
+const ATTEMPTS: usize = 5;
+
+pub(super) fn command() -> Command {
+    let command = Command::new("show")
+        .about("Show one session: its record, its buffer and the latest attempts to get at it")
+        .args([id_arg(), json_arg()]);
+    Target::add_to(command)
+}
+
+pub(super) async fn run(matches: &ArgMatches, api: &Api, out: &Out) -> Result<(), Failure> {
+    let id = id_of(matches)?;
+    let record: Box<RawValue> = api.ask(Method::GET, id, "").await?;
+    // A session that has ended has a record, and no buffer.
+    let health: Option<Box<RawValue>> = match api.ask(Method::GET, id, "/health").await {
+        Ok(health) => Some(health),
+        Err(Failure::Ended(_)) => None,
+        Err(failure) => return Err(failure),
+    };
+    let latest = attempts(api, Some(id), ATTEMPTS).await?;
+    if matches.get_flag("json") {
+        let members: Vec<&str> = latest.members.iter().map(|member| member.get()).collect();
+        let health = health.as_deref().map_or("null", RawValue::get);
+        let attempts = members.join(",");
+        return out
+            .line(&format!(r#"{{"session":{record},"health":{health},"audit":[{attempts}]}}"#));
+    }
+    let health = health.map(|health| read(&health, api)).transpose()?;
+    about(&read(&record, api)?, health.as_ref(), out)?;
+    tried(&latest, api, out)
+}
+
+fn read<T: serde::de::DeserializeOwned>(json: &RawValue, api: &Api) -> Result<T, Failure> {
+    serde_json::from_str(json.get())
+        .map_err(|error| Failure::Strange { url: api.url().to_owned(), why: error.to_string() })
+}
+
+fn about(record: &Record, health: Option<&Health>, out: &Out) -> Result<(), Failure> {
+    let status = match record.is_active() {
+        true => format!("active, {}", record.standing()),
+        false => tame(&record.status),
+    };
+    let over = record.transport.as_deref().map_or_else(String::new, |over| format!(" over {over}"));
+    let mut fields = vec![
+        ("status", format!("{status}{}", tame(&over))),
+        ("client", format!("{} {}", record.client_name(), tame(&record.client.to_string()))),
+        ("principal", tame(&record.principal)),
+        ("created", format!("{} ({} ago)", tame(&record.created_at), age(record))),
+        ("last activity", tame(&record.last_activity)),
+        ("expires", expiry(record)),
+        (
+            "connections",
+            format!("{} so far, {} reconnects", record.generation, record.reconnect_count),
+        ),
+        ("events", format!("{} so far, {} acked", record.last_seq, record.last_acked_seq)),
+    ];
+    fields.extend(health.map(|health| ("buffer", buffer(health))));
+    out.line(&out.paint(Ink::Bold, &tame(&record.session_id)))?;
+    fields.iter().try_for_each(|(name, value)| {
+        out.line(&format!("  {} {value}", out.paint(Ink::Dim, &format!("{name:<13}"))))
+    })
+}
+
+fn expiry(record: &Record) -> String {
+    match (record.is_active(), record.attached) {
+        (true, true) => "not while a client is attached".to_owned(),
+        (true, false) => format!("in {} ({})", expires_in(record), tame(&record.expires_at)),
+        (false, _) => "it has ended".to_owned(),
+    }
+}
+
+fn buffer(health: &Health) -> String {
+    let held = match (health.oldest_event_seq, health.newest_event_seq) {
+        (Some(oldest), Some(newest)) => format!("events {oldest} to {newest}"),
+        _ => "empty".to_owned(),
+    };
+    format!(
+        "{held} ({} events, {} bytes, {:.1} % full, {} not acked)",
+        health.buffer_size, health.buffer_bytes, health.buffer_usage_percent, health.unacked_events
+    )
+}
+
+fn tried(latest: &Part, api: &Api, out: &Out) -> Result<(), Failure> {
+    let attempts: Vec<Attempt> = latest.read(api)?;
+    if attempts.is_empty() {
+        return out.line("  nobody has tried to come back to it yet");
+    }
+    out.line(&out.paint(Ink::Bold, "latest attempts"))?;
+    attempt_table(&attempts, out).iter().try_for_each(|line| out.line(&format!("  {line}")))
+}

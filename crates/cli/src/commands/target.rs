@@ -1,0 +1,136 @@
+//! Which server a command asks, and who is asking.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Arg, ArgMatches, Command, value_parser};
+use hyper::Uri;
+use hyper::header::HeaderValue;
+
+use super::failure::Failure;
+
+const DEFAULT_URL: &str = "http://127.0.0.1:8181";
+const URL_VARIABLE: &str = "REJOIN_URL";
+const KEY_VARIABLE: &str = "REJOIN_API_KEY";
+
+/// A server, and the credential for it.
+#[derive(Clone)]
+pub(crate) struct Target {
+    /// Without a slash at its end.
+    pub(super) url: String,
+    pub(super) key: Option<Key>,
+}
+
+/// An API key, or any other bearer token.
+#[derive(Clone)]
+pub(super) struct Key {
+    /// The value of `Authorization`, marked as secret.
+    pub(super) header: HeaderValue,
+    /// Where it is from, in words.
+    pub(super) source: String,
+}
+
+impl Target {
+    /// `command` with the flags that name a server.
+    pub(crate) fn add_to(command: Command) -> Command {
+        let url = Arg::new("url")
+            .long("url")
+            .value_name("URL")
+            .help_heading("Server")
+            .help(format!("The server to ask [env: {URL_VARIABLE}] [default: {DEFAULT_URL}]"));
+        let key_file = Arg::new("key-file")
+            .long("key-file")
+            .value_name("FILE")
+            .value_parser(value_parser!(PathBuf))
+            .help_heading("Server")
+            .help(format!("A file with the API key [env for the key itself: {KEY_VARIABLE}]"))
+            .long_help(format!(
+                "A file with the API key. The key itself can be given in the environment \
+                 ({KEY_VARIABLE}), and by no flag: every user of a machine sees the command lines of \
+                 all others, and shells write them to their history."
+            ));
+        command.arg(url).arg(key_file)
+    }
+
+    /// A server that wants no credential.
+    pub(crate) fn open(url: String) -> Self {
+        Self { url, key: None }
+    }
+
+    /// What the flags and the environment say.
+    pub(crate) fn from_matches(matches: &ArgMatches) -> Result<Self, Failure> {
+        let url = matches.get_one::<String>("url").cloned();
+        let url = url.or_else(|| variable(URL_VARIABLE)).unwrap_or_else(|| DEFAULT_URL.to_owned());
+        let key = match matches.get_one::<PathBuf>("key-file") {
+            Some(path) => Some(Key::read(path)?),
+            None => match variable(KEY_VARIABLE) {
+                Some(key) => Some(Key::new(&key, KEY_VARIABLE.to_owned())?),
+                None => None,
+            },
+        };
+        Ok(Self { url: checked(&url)?, key })
+    }
+}
+
+impl Key {
+    fn read(path: &Path) -> Result<Self, Failure> {
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            Failure::Usage(format!("--key-file: {} can't be read: {error}", path.display()))
+        })?;
+        Self::new(text.trim(), path.display().to_string())
+    }
+
+    fn new(key: &str, source: String) -> Result<Self, Failure> {
+        let wrong = || Failure::Usage(format!("{source} has no API key in it"));
+        if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(wrong());
+        }
+        let mut header = HeaderValue::from_str(&format!("Bearer {key}")).map_err(|_| wrong())?;
+        header.set_sensitive(true);
+        Ok(Self { header, source })
+    }
+}
+
+/// The variable's text, if it is set and not empty.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|text| !text.is_empty())
+}
+
+/// The address, if it is one. A wrong one is not repeated, for people put passwords in them.
+fn checked(url: &str) -> Result<String, Failure> {
+    let wrong = || {
+        Failure::Usage(format!(
+            "--url (or {URL_VARIABLE}) must look like http://host:port or https://host"
+        ))
+    };
+    let parsed: Uri = url.parse().map_err(|_| wrong())?;
+    let has_scheme = matches!(parsed.scheme_str(), Some("http" | "https"));
+    let authority = parsed.authority().ok_or_else(wrong)?;
+    if !has_scheme || authority.as_str().contains('@') || parsed.query().is_some() {
+        return Err(wrong());
+    }
+    Ok(url.trim_end_matches('/').to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_http_or_https_with_a_host_and_no_password() {
+        assert_eq!(checked("http://h:1/"), Ok("http://h:1".to_owned()));
+        assert_eq!(checked("https://h/behind/a/proxy/"), Ok("https://h/behind/a/proxy".to_owned()));
+        for wrong in ["", "h:1", "ws://h", "http://", "http://me:hunter2@h", "http://h?key=hunter2"]
+        {
+            let failure = checked(wrong).unwrap_err().to_string();
+            assert!(!failure.contains("hunter2"), "{failure}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_one_word_and_is_not_shown() {
+        assert!(Key::new("", "x".into()).is_err());
+        assert!(Key::new("two words", "x".into()).is_err());
+        let key = Key::new("hunter2", "x".into()).map(|key| format!("{:?}", key.header));
+        assert_eq!(key, Ok("Sensitive".to_owned()));
+    }
+}
