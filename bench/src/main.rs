@@ -15,6 +15,10 @@ use anyhow::Result;
 
 use rejoin_bench::report::Report;
 
+/// The allocator that the binary has.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> Result<ExitCode> {
     let only = std::env::args().nth(1);
     let wanted = |name: &str| only.as_deref().is_none_or(|only| only == name);
