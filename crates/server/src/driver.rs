@@ -240,8 +240,13 @@ impl Driver {
     async fn finish(&mut self) -> Result<(), Unavailable> {
         self.commands.close();
         while let Ok(command) = self.commands.try_recv() {
-            drop(command); // whoever waits for it is told that the session is not served any more
+            // Clients are told why before they are closed, however little there was to wait for.
+            if matches!(command, Command::Input(Input::Drain)) {
+                self.handle(Input::Drain);
+            }
+            // Whoever waits for anything else is told that the session is not served any more.
         }
+        self.carry_out_all();
         self.seat.dismiss(self.shared.clock.now());
         for attachment in self.outlets.keys().copied().collect::<Vec<_>>() {
             self.leave(attachment, LeaveReason::Closed(CloseCode::Draining));

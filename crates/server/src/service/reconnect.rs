@@ -249,7 +249,9 @@ impl Service {
     ) -> Result<(Attachment, Box<Confirmed>), Denial> {
         let principal = visitor.caller.principal.clone();
         let client = Client { principal, transport, asked, token };
-        let mut attachment = self.sessions().attach(id, client).await?;
+        let Ok(mut attachment) = self.sessions().attach(id, client).await else {
+            return Err(self.why_not_served(id).await);
+        };
         loop {
             match attachment.next().await {
                 Some(Told::Tell(Tell::Confirmed(confirmed))) => return Ok((attachment, confirmed)),
@@ -257,8 +259,19 @@ impl Service {
                 Some(Told::Tell(Tell::Superseded)) => return Err(Denial::Superseded),
                 // A heartbeat may come before a slow store has answered.
                 Some(Told::Tell(_)) => {}
-                Some(Told::Leave(_)) | None => return Err(Denial::Unavailable),
+                Some(Told::Leave(_)) | None => return Err(self.why_not_served(id).await),
             }
+        }
+    }
+
+    /// Why nobody answers for a session: it may have ended just now, which is no failure of the store.
+    async fn why_not_served(&self, id: &SessionId) -> Denial {
+        match self.sessions().store().session(id).await {
+            Ok(Some(record)) => {
+                super::ending(&record, self.now()).map_or(Denial::Unavailable, Denial::Ended)
+            }
+            Ok(None) => Denial::NotFound,
+            Err(_) => Denial::Unavailable,
         }
     }
 

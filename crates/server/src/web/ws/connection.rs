@@ -63,6 +63,8 @@ pub(super) struct Connection {
     pub(super) events_out: bool,
     idle: Idle,
     phase: watch::Receiver<Phase>,
+    /// Whether it was told, without a session, that the server is going down.
+    told_draining: bool,
     _counted: Counted,
     /// When it is dropped whether or not its close has arrived.
     closing: Option<Timestamp>,
@@ -132,6 +134,7 @@ impl Connection {
             events_out: false,
             idle: Idle { opened: now, heard: now, next_beat },
             phase,
+            told_draining: false,
             _counted: counted,
             closing: None,
         })
@@ -295,11 +298,21 @@ impl Connection {
         match (phase, &self.attached) {
             (Phase::Open, _) | (_, Some(_)) => Next::GoOn,
             (Phase::Draining, None) => {
-                let sentence = "The server is going down and will be back";
-                self.out.text(words::notice(None, "draining", sentence, self.now()));
+                self.tell_draining();
                 Next::GoOn
             }
-            (Phase::Closing, None) => Next::Close(CloseCode::Draining),
+            (Phase::Closing, None) => {
+                self.tell_draining(); // there may have been nothing to wait for
+                Next::Close(CloseCode::Draining)
+            }
+        }
+    }
+
+    /// Tells a client without a session, once.
+    fn tell_draining(&mut self) {
+        if !std::mem::replace(&mut self.told_draining, true) {
+            let sentence = "The server is going down and will be back";
+            self.out.text(words::notice(None, "draining", sentence, self.now()));
         }
     }
 

@@ -71,8 +71,8 @@ type Read<T> = Result<T, Unreadable>;
 /// Reads one text frame.
 pub(super) fn read(text: &str) -> Read<Request> {
     check_depth(text.as_bytes()).map_err(|error| invalid(&error.to_string()))?;
-    let frame: Frame<'_> = serde_json::from_str(text)
-        .map_err(|_| invalid("A frame is one JSON object with a text `event`"))?;
+    let wrong = "A frame is one JSON object with a text `event`";
+    let frame: Frame<'_> = object(text, wrong)?;
     let event: String = match frame.event {
         Some(event) => typed(event, "`event` must be a text")?,
         None => return Err(invalid("`event` is missing")),
@@ -184,7 +184,7 @@ impl Frame<'_> {
     fn credential(&self) -> Read<String> {
         let wrong = "`content` must be an object with a text `token`";
         let content = present(self.content).ok_or_else(|| invalid(wrong))?;
-        Ok(typed::<TokenContent>(content, wrong)?.token)
+        Ok(object::<TokenContent>(content.get(), wrong)?.token)
     }
 
     fn session(&self) -> Read<SessionId> {
@@ -210,8 +210,10 @@ impl Frame<'_> {
     fn position(&self) -> Read<Position> {
         let wrong = "`content` may have `last_seq` (a whole number), `last_event_id`, `epoch` and \
                      `reconnect_token` (texts), and `batch` (true or false)";
-        let content: PositionContent =
-            present(self.content).map(|raw| typed(raw, wrong)).transpose()?.unwrap_or_default();
+        let content: PositionContent = present(self.content)
+            .map(|raw| object(raw.get(), wrong))
+            .transpose()?
+            .unwrap_or_default();
         let asked = Asked {
             last_seq: content.last_seq.map(Seq::new),
             last_event_id: content.last_event_id.as_deref().and_then(EventId::parse),
@@ -223,8 +225,10 @@ impl Frame<'_> {
 
     fn include(&self) -> Read<Include> {
         let wrong = "`include_memory`, `include_plan` and `include_work` are true or false";
-        let content: IncludeContent =
-            present(self.content).map(|raw| typed(raw, wrong)).transpose()?.unwrap_or_default();
+        let content: IncludeContent = present(self.content)
+            .map(|raw| object(raw.get(), wrong))
+            .transpose()?
+            .unwrap_or_default();
         Ok(Include {
             memory: content.include_memory.unwrap_or(true),
             plan: content.include_plan.unwrap_or(true),
@@ -236,7 +240,7 @@ impl Frame<'_> {
         let session = self.session()?;
         let wrong = "`metadata` must be an object with a whole number `last_seq`";
         let raw = present(self.metadata).ok_or_else(|| invalid(wrong))?;
-        let AckMetadata { last_seq, gap_detected } = typed(raw, wrong)?;
+        let AckMetadata { last_seq, gap_detected } = object(raw.get(), wrong)?;
         let gap_detected = gap_detected.unwrap_or(false);
         Ok(Request::Ack { session, last_seq: Seq::new(last_seq), gap_detected })
     }
@@ -262,6 +266,15 @@ fn typed<'a, T: Deserialize<'a>>(raw: &'a RawValue, wrong: &str) -> Read<T> {
     serde_json::from_str(raw.get()).map_err(|_| invalid(wrong))
 }
 
+/// What stands in an object. An array would do for the parser, its items taken for members in the order
+/// in which they are declared here.
+fn object<'a, T: Deserialize<'a>>(text: &'a str, wrong: &str) -> Read<T> {
+    if !text.trim_ascii_start().starts_with('{') {
+        return Err(invalid(wrong));
+    }
+    serde_json::from_str(text).map_err(|_| invalid(wrong))
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -278,6 +291,12 @@ mod tests {
             ("", ErrorCode::InvalidMessage),
             ("{", ErrorCode::InvalidMessage),
             ("[]", ErrorCode::InvalidMessage),
+            (r#"["user.create_session"]"#, ErrorCode::InvalidMessage),
+            (r#"{"event":"user.ack","session_id":"s","metadata":[3]}"#, ErrorCode::InvalidMessage),
+            (
+                r#"{"event":"user.reconnect","session_id":"s","content":[]}"#,
+                ErrorCode::InvalidMessage,
+            ),
             ("\"user.message\"", ErrorCode::InvalidMessage),
             ("{}", ErrorCode::InvalidMessage),
             (r#"{"event":7}"#, ErrorCode::InvalidMessage),

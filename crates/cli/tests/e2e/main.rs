@@ -1,0 +1,30 @@
+//! The binary, whole: `rejoin serve` with an agent in a child process, spoken to over real sockets. The
+//! contract is docs/protocol.md; every file here is one part of it.
+//!
+//! Whatever is about coming back is tried two ways (`both_ways!`): the connection drops, and the server
+//! is killed with -9 and started again on what it left. [`support::client::Client`] checks the envelope
+//! of every frame that any of these tests receives.
+#![allow(clippy::unwrap_used)]
+#![allow(clippy::wildcard_enum_match_arm)] // of other crates: messages and JSON values
+
+#[macro_use]
+mod support;
+
+mod acks;
+mod bad_input;
+mod child_agents;
+mod connecting;
+mod creating;
+mod draining;
+mod errors;
+mod exporting;
+mod golden;
+mod heartbeats;
+mod lifecycle;
+mod messages;
+mod restoring;
+mod resuming;
+mod scenarios;
+mod seen_over_http;
+mod superseding;
+mod tokens;
