@@ -94,9 +94,6 @@ pub struct SnapshotMark {
     pub seq: Seq,
     /// The entries it covers.
     pub in_seq: InSeq,
-    /// Whether an agent of the session has named an entry by then. Covers alone don't say so: an
-    /// agent that never names one covers entries by taking the next.
-    pub named: bool,
     /// When it was taken.
     pub at: Timestamp,
 }
@@ -116,6 +113,9 @@ pub struct Record {
     pub first_epoch: bool,
     /// Whether the last ack is of an incarnation that was lost: where its client stands nobody knows.
     pub ack_lost: bool,
+    /// Whether an agent of the session has ever named an entry. Covers alone don't say so: an agent
+    /// that never names one covers entries by taking the next.
+    pub named: bool,
     /// The client's side.
     pub generation: Generation,
     /// The agent's side.

@@ -27,6 +27,7 @@ fn later_epoch(oldest: u64, head: u64, acked: u64) -> Record {
         epoch: Epoch::from_text("second"),
         first_epoch: false,
         ack_lost: true,
+        named: false,
         log: other,
         ..log(oldest, head, acked)
     }
@@ -34,7 +35,7 @@ fn later_epoch(oldest: u64, head: u64, acked: u64) -> Record {
 
 /// With a state that stands for the position after this event.
 fn with_state_at(n: u64, record: Record) -> Record {
-    let mark = SnapshotMark { seq: seq(n), in_seq: in_seq(0), named: false, at: START };
+    let mark = SnapshotMark { seq: seq(n), in_seq: in_seq(0), at: START };
     Record { snapshot: Some(mark), ..record }
 }
 

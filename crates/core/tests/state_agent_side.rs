@@ -108,7 +108,7 @@ fn events_state_and_cover_are_stored_together_or_not_at_all() {
     session.append(all(&session, 9)).unwrap_err();
     assert_eq!((session.held(), session.waiting(), session.state()), (vec![], vec![1, 2], None));
     let appended = session.append(all(&session, 0)).unwrap();
-    let mark = SnapshotMark { seq: seq(2), in_seq: in_seq(1), named: false, at: at(3) };
+    let mark = SnapshotMark { seq: seq(2), in_seq: in_seq(1), at: at(3) };
     assert_eq!(
         (appended.head, appended.covered, appended.snapshot),
         (seq(2), in_seq(1), Some(mark))

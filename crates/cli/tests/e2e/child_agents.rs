@@ -113,11 +113,7 @@ async fn what_the_state_does_not_cover_is_handed_over_again_after_the_server_die
     what_the_state_does_not_cover_is_handed_over_again(Death::OfServer).await;
 }
 
-/// Known to fail: that an agent names what it covers is kept with its state, so without a state it is
-/// forgotten when the agent or the server dies, and an entry handed to the next child before that has
-/// named anything counts as covered as soon as another is handed over.
 #[tokio::test]
-#[ignore = "the server forgets that an agent without a state names in_seq"]
 async fn an_agent_that_names_in_seq_without_a_state_loses_nothing_either() {
     let mut server = Server::start(&[]).await;
     let mut client = server.connect().await;

@@ -166,8 +166,7 @@ impl Session {
     }
 
     pub(super) fn on_agent_ready(&mut self, covering: Covering) {
-        let named = self.record.snapshot.is_some_and(|mark| mark.named);
-        let covering = if named { Covering::Named } else { covering };
+        let covering = if self.record.named { Covering::Named } else { covering };
         let handed = self.record.covered;
         self.agent.running = Some(Running { covering, handed, taken: handed, asked: None });
         self.ask_for_entries();
@@ -309,6 +308,7 @@ impl Session {
         let had_work = self.record.has_work();
         self.record.head = self.record.head.max(appended.head);
         self.record.covered = self.record.covered.max(appended.covered);
+        self.record.named |= appended.named;
         if let Some(mark) = appended.snapshot {
             self.record.snapshot = Some(mark);
             self.state_changed(now);

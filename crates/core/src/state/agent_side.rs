@@ -83,6 +83,8 @@ pub struct Appended {
     pub snapshot: Option<SnapshotMark>,
     /// The first time, if it was appended before under the same key: then nothing has changed.
     pub before: Option<RememberedKey>,
+    /// Whether an agent of the session has ever named an entry.
+    pub named: bool,
 }
 
 /// Why nothing was appended.
@@ -165,7 +167,8 @@ impl<B> SessionState<B> {
             }
             Some(before) => {
                 let (head, covered) = (self.out.head(), self.inbox.covered());
-                Ok(Some(Appended { head, covered, snapshot: None, before: Some(before) }))
+                let (snapshot, named) = (None, self.vitals.named);
+                Ok(Some(Appended { head, covered, snapshot, named, before: Some(before) }))
             }
             None => Ok(None),
         }
@@ -198,12 +201,13 @@ impl<B> SessionState<B> {
             self.remember_key(digest, append.first, append.now);
         }
         let (head, covered) = (self.out.head(), self.inbox.covered());
-        let named = append.named || self.snapshot.as_ref().is_some_and(|held| held.mark.named);
-        let mark = SnapshotMark { seq: head, in_seq: covered, named, at: append.now };
+        self.vitals.named |= append.named && append.covers.is_some();
+        let mark = SnapshotMark { seq: head, in_seq: covered, at: append.now };
         let snapshot = append.snapshot.map(|NewSnapshot { size, body }| {
             self.snapshot = Some(Snapshot { mark, size, body });
             mark
         });
-        Ok(Appended { head, covered, snapshot, before: None })
+        let named = self.vitals.named;
+        Ok(Appended { head, covered, snapshot, named, before: None })
     }
 }

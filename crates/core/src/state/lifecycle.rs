@@ -89,6 +89,7 @@ impl<B> SessionState<B> {
                 epoch: create.epoch,
                 first_epoch: true,
                 ack_lost: false,
+                named: false,
                 generation: Generation::ZERO,
                 term: Term::ZERO,
                 lease: None,
@@ -169,6 +170,7 @@ impl<B> SessionState<B> {
         let (head, acked, in_head) = (self.out.head(), self.out.acked(), self.inbox.head());
         Contents {
             log: self.vitals.log,
+            named: self.vitals.named,
             out: std::mem::replace(&mut self.out, OutLog::starting_after(head, acked)),
             inbox: std::mem::replace(&mut self.inbox, Inbox::starting_after(in_head)),
             seen: std::mem::take(&mut self.seen),
@@ -180,6 +182,7 @@ impl<B> SessionState<B> {
     /// Goes on with what another session had.
     pub(super) fn put_contents(&mut self, contents: Contents<B>) {
         self.vitals.log = contents.log;
+        self.vitals.named = contents.named;
         self.out = contents.out;
         self.inbox = contents.inbox;
         self.seen = contents.seen;
@@ -191,6 +194,7 @@ impl<B> SessionState<B> {
 /// What is in a session, apart from the session.
 pub(super) struct Contents<B> {
     log: LogId,
+    named: bool,
     out: OutLog<B>,
     inbox: Inbox<B>,
     seen: Seen,

@@ -78,6 +78,8 @@ pub struct Vitals {
     pub first_epoch: bool,
     /// Whether the last ack is of an incarnation that was lost: where its client stands nobody knows.
     pub ack_lost: bool,
+    /// Whether an agent of the session has ever named an entry.
+    pub named: bool,
     /// The client's side.
     pub generation: Generation,
     /// The agent's side.
@@ -116,6 +118,7 @@ impl<B> SessionState<B> {
             epoch: vitals.epoch,
             first_epoch: vitals.first_epoch,
             ack_lost: vitals.ack_lost,
+            named: vitals.named,
             generation: vitals.generation,
             term: vitals.term,
             lease: vitals.lease,

@@ -141,9 +141,8 @@ fn go_on<B>(restore: Restore<B>, contents: Option<Contents<B>>) -> SessionState<
     if let Some(contents) = contents {
         new.put_contents(contents);
     }
-    let named = new.snapshot.as_ref().is_some_and(|held| held.mark.named);
     let Restore { seq, in_seq, taken_at: at, .. } = restore;
-    let mark = SnapshotMark { seq, in_seq, named, at };
+    let mark = SnapshotMark { seq, in_seq, at };
     let covers = |mark: &SnapshotMark| (mark.in_seq, mark.seq);
     let held = new.snapshot.as_ref().map(|held| covers(&held.mark));
     if held.is_none_or(|held| held < covers(&mark)) {

@@ -106,6 +106,7 @@ impl Writer {
             head: session.state.out.head(),
             covered: session.state.inbox.covered(),
             snapshot: None,
+            named: session.state.vitals.named,
             before: None,
         };
         if let Some(digest) = key {
@@ -123,7 +124,11 @@ impl Writer {
             let first = session.state.out.head().next();
             let events = Vec::new();
             let rest = Append { term, first, events, snapshot, covers, named, key: None, now };
+            let named_before = session.state.vitals.named;
             appended = session.state.append(rest).map_err(Failure::Refused)?;
+            if appended.named != named_before {
+                batch.leave(slot, session, Trace::Row); // its row is the only place that says so
+            }
             write_cover_and_state(session, &appended, batch);
         }
         batch.says_something_of(session);

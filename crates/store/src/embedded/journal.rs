@@ -349,11 +349,7 @@ mod tests {
                 deadline: Some(at),
             },
             Head::Seen { key, message: Remembered { digest, in_seq, at } },
-            Head::Snapshot {
-                key,
-                mark: SnapshotMark { seq, in_seq, named: true, at },
-                size: u32::MAX,
-            },
+            Head::Snapshot { key, mark: SnapshotMark { seq, in_seq, at }, size: u32::MAX },
             Head::Cover { key, in_seq },
             Head::Note { key, numbers, last_activity: at, expires_at: at },
         ]

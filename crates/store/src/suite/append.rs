@@ -26,7 +26,13 @@ pub async fn several_events_in_one_append_keep_their_order(world: World) {
     let appended = world.store.append(&id, append).await.unwrap();
     assert_eq!(
         appended,
-        Appended { head: Seq::new(4), covered: InSeq::ZERO, snapshot: None, before: None }
+        Appended {
+            head: Seq::new(4),
+            covered: InSeq::ZERO,
+            snapshot: None,
+            named: false,
+            before: None,
+        }
     );
     let page = world.store.read(&id, Seq::new(1), PageLimit::default()).await.unwrap().unwrap();
     let read: Vec<_> = page.events.iter().map(|e| (e.seq.get(), &*e.body)).collect();
@@ -124,11 +130,10 @@ pub async fn event_state_and_cover_are_stored_together(mut world: World) {
         covers: Some(InSeq::new(1)),
         ..world.appending(&id).await
     };
-    let mark =
-        SnapshotMark { seq: Seq::new(1), in_seq: InSeq::new(1), named: false, at: world.now };
+    let mark = SnapshotMark { seq: Seq::new(1), in_seq: InSeq::new(1), at: world.now };
     let appended = world.store.append(&id, append).await.unwrap();
     let (head, covered, snapshot) = (Seq::new(1), InSeq::new(1), Some(mark));
-    assert_eq!(appended, Appended { head, covered, snapshot, before: None });
+    assert_eq!(appended, Appended { head, covered, snapshot, named: false, before: None });
 
     let record = world.record(&id).await;
     assert_eq!((record.head, record.covered, record.snapshot), (head, covered, snapshot));

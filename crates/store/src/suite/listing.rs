@@ -19,6 +19,7 @@ pub async fn a_new_session_is_as_it_was_made(world: World) {
         epoch: create.epoch.clone(),
         first_epoch: true,
         ack_lost: false,
+        named: false,
         generation: Generation::ZERO,
         term: Term::ZERO,
         lease: None,

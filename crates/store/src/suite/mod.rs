@@ -305,6 +305,7 @@ suite! {
             acks_may_be_lost_but_not_the_events_behind_them,
             closing_keeps_acks,
             event_state_and_cover_come_back_together,
+            an_agent_that_named_an_entry_is_known_to_name_them,
             idempotency_keys_are_still_known,
             messages_are_still_known,
             an_attached_session_comes_back_parked_under_its_generation,

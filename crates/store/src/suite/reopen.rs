@@ -147,6 +147,17 @@ pub async fn event_state_and_cover_come_back_together(mut world: World) {
     assert_eq!(world.say(&id, "four").await, InSeq::new(4));
 }
 
+/// With or without a state: were it forgotten, entries would count as covered that nobody dealt with.
+pub async fn an_agent_that_named_an_entry_is_known_to_name_them(mut world: World) {
+    let id = world.session().await;
+    world.say(&id, "one").await;
+    let covers = Some(InSeq::new(1));
+    let append = Append { covers, named: true, ..world.appending(&id).await };
+    assert!(world.store.append(&id, append).await.unwrap().named);
+    world.crash().await;
+    assert!(world.record(&id).await.named);
+}
+
 pub async fn idempotency_keys_are_still_known(mut world: World) {
     let id = world.session().await;
     let digest = |key: &str, content: &str| Some(MessageDigest::of(key, content.as_bytes()));
