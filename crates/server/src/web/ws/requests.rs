@@ -40,7 +40,8 @@ impl Connection {
                     self.out.text(reply);
                 }
                 self.heard().await;
-                self.on_rare_request(&visitor, other).await
+                // In a box: it is large, and every idle connection would have room for it.
+                Box::pin(self.on_rare_request(&visitor, other)).await
             }
         }
     }
