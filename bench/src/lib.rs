@@ -2,4 +2,5 @@
 
 pub mod allocations;
 pub mod report;
+pub mod serving;
 pub mod world;

@@ -1,12 +1,13 @@
 //! Measurements against a peer or a limit in the same run. Never part of the tests: machines are shared
 //! and noisy, so each figure is the median of rounds in which both sides take turns.
 //!
-//! `cargo run --release -p rejoin-bench --bin rejoin-bench [append [producers]|replay|open]`; what sessions cost in memory
-//! is measured by another binary, `memory`, because counting allocations slows everything down.
+//! `cargo run --release -p rejoin-bench --bin rejoin-bench [append [producers]|replay|open|push]`; what
+//! sessions and connections cost in memory is measured by other binaries, `memory` and `connections`.
 
 mod append;
 mod open;
 mod peer;
+mod push;
 mod replay;
 
 use std::process::ExitCode;
@@ -32,6 +33,9 @@ fn main() -> Result<ExitCode> {
     }
     if wanted("open") {
         open::measure(&mut report)?;
+    }
+    if wanted("push") {
+        push::measure(&mut report)?;
     }
     Ok(report.finish())
 }

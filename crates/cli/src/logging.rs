@@ -1,10 +1,14 @@
 //! The server's own log, on standard error: for people, or as JSON lines for machines. What may be in
-//! it is decided where it is written; secrets have types that don't print themselves.
+//! it is decided where it is written; secrets have types that don't print themselves. Libraries know
+//! nothing of our secrets, and some print what passes through them: below `info` they are never heard.
 
 use std::fmt;
 use std::io::{self, IsTerminal as _};
 
+use tracing::{Level, Metadata};
+use tracing_subscriber::filter::{FilterExt as _, filter_fn};
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::Filter as LayerFilter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
 use tracing_subscriber::{EnvFilter, Layer, Registry};
@@ -52,9 +56,17 @@ impl Filter {
         &self.0
     }
 
-    fn to_env_filter(&self) -> EnvFilter {
-        EnvFilter::new(&self.0)
+    /// What it lets through, of what may be logged at all.
+    fn to_layer_filter(&self) -> impl LayerFilter<Registry> + Send + Sync + 'static {
+        EnvFilter::new(&self.0).and(filter_fn(may_be_logged))
     }
+}
+
+/// Whatever the filter says: tungstenite's traces, for one, are whole frames with the tokens in them.
+fn may_be_logged(metadata: &Metadata<'_>) -> bool {
+    let crate_name = metadata.target().split("::").next().unwrap_or_default();
+    let ours = crate_name == "rejoin" || crate_name.starts_with("rejoin_");
+    ours || *metadata.level() <= Level::INFO
 }
 
 /// Starts the log of this process, on standard error; in colour if that is a terminal and `NO_COLOR`
@@ -86,10 +98,10 @@ where
     let layer = tracing_subscriber::fmt::layer().with_writer(writer);
     match format {
         LogFormat::Text => {
-            layer.with_ansi(colour).compact().with_filter(filter.to_env_filter()).boxed()
+            layer.with_ansi(colour).compact().with_filter(filter.to_layer_filter()).boxed()
         }
         LogFormat::Json => {
-            layer.json().flatten_event(true).with_filter(filter.to_env_filter()).boxed()
+            layer.json().flatten_event(true).with_filter(filter.to_layer_filter()).boxed()
         }
     }
 }
@@ -145,6 +157,21 @@ mod tests {
         assert!(time.ends_with('Z') && time.contains('T'), "{text}");
         assert!(rest.contains("WARN") && rest.contains("heartbeat lost misses=2"), "{text}");
         assert!(!text.contains('\u{1b}'), "{text}");
+    }
+
+    #[test]
+    fn libraries_are_not_heard_below_info_whatever_the_filter_says() {
+        let text = logged(LogFormat::Text, "trace,tungstenite=trace", || {
+            tracing::trace!(target: "tungstenite::protocol", "a frame with a token");
+            tracing::debug!(target: "hyper::proto", "a header");
+            tracing::info!(target: "hyper::proto", "of use");
+            tracing::trace!(target: "rejoin::ws", "ours");
+            tracing::trace!(target: "rejoin_store::embedded", "ours too");
+            tracing::trace!(target: "rejoinder", "not ours");
+        });
+        assert!(!text.contains("token") && !text.contains("header"), "{text}");
+        assert!(text.contains("of use") && !text.contains("not ours"), "{text}");
+        assert!(text.contains(" ours") && text.contains("ours too"), "{text}");
     }
 
     #[test]

@@ -82,6 +82,10 @@ pub const BACKOFF_STEPS: usize = 64;
 /// Refusals in a row after which a client stops, until a server says otherwise.
 pub const MAX_ATTEMPTS: u32 = 5;
 
+/// How long what a client asked on a socket that it gave up may still reach the server: about as long as
+/// a server waits for a silent connection.
+pub const LATE_ASK: Duration = Duration::from_secs(60);
+
 /// How often heartbeats come, until a server says otherwise.
 pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(30);
 

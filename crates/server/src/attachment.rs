@@ -113,7 +113,7 @@ impl Line {
     ) -> Result<Posted, Unavailable> {
         let digest = message_id.map(|id| MessageDigest::of(id, &body));
         let (reply, answer) = oneshot::channel();
-        let outgoing = Outgoing { from: Some(self.id), kind, digest, body, reply };
+        let outgoing = Box::new(Outgoing { from: Some(self.id), kind, digest, body, reply });
         self.driver.send(Command::Enter(outgoing)).await.map_err(|_| crate::error::gone())?;
         Ok(Posted(answer))
     }

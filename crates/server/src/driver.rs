@@ -47,7 +47,7 @@ pub(crate) enum Command {
     /// Take in what happened.
     Input(Input),
     /// Enter a message.
-    Enter(Outgoing),
+    Enter(Box<Outgoing>),
     /// End the session, because a client wants it.
     End { by: AttachmentId, reply: oneshot::Sender<Result<(), EndError>> },
     /// Cut whoever is attached off without a word; says whether anybody was.
@@ -140,10 +140,10 @@ impl Driver {
         record: Record,
         commands: mpsc::Receiver<Command>,
         handle: mpsc::Sender<Command>,
-    ) -> Self {
+    ) -> Box<Self> {
         let attached = Counted::by(&shared.metrics.attached);
         let at_work = Counted::by(&shared.metrics.working);
-        Self {
+        Box::new(Self {
             id: record.id().clone(),
             stop: shared.stop.subscribe(),
             session: Session::new(record, shared.settings.session.clone()),
@@ -159,10 +159,11 @@ impl Driver {
             seat: SeatKeeper::new(handle),
             attached,
             at_work,
-        }
+        })
     }
 
-    async fn run(mut self) {
+    /// In a box, because a task has room for an argument twice.
+    async fn run(mut self: Box<Self>) {
         let end = loop {
             self.notice_gone();
             self.carry_out_all();
@@ -171,7 +172,7 @@ impl Driver {
             self.at_work.set(at_work || self.session.awaits_store());
             self.attached.set(self.session.record().attached.is_some());
             if self.shared.is_stopping() {
-                break self.finish().await;
+                break Box::pin(self.finish()).await;
             }
             if self.is_idle() && !self.give_up_lease() && self.retire() {
                 return;

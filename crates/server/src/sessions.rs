@@ -264,7 +264,7 @@ impl Sessions {
         self.shared.store.session(id).await?.ok_or(Failure::NotFound)?;
         let digest = message_id.map(|id| MessageDigest::of(id, &body));
         let (reply, answer) = oneshot::channel();
-        let outgoing = Outgoing { from: None, kind, digest, body, reply };
+        let outgoing = Box::new(Outgoing { from: None, kind, digest, body, reply });
         self.shared.ask(id, Command::Enter(outgoing)).await?;
         answer.await.map_err(|_| crate::error::gone())?
     }

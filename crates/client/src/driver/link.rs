@@ -33,7 +33,11 @@ impl Link {
     pub(super) async fn news(&mut self, read: bool) -> LinkNews {
         match self {
             Self::None | Self::Wanted => pending().await,
-            Self::Opening(opening) => LinkNews::Opened(opening.await),
+            Self::Opening(opening) => {
+                let opened = opening.await;
+                *self = Self::None; // what has answered must not be asked again
+                LinkNews::Opened(opened)
+            }
             Self::Open(socket) => LinkNews::Heard(socket.turn(read).await),
         }
     }

@@ -38,6 +38,16 @@ async fn a_first_connection_asks_for_a_session_and_gets_its_events() {
 }
 
 #[tokio::test]
+async fn a_connection_that_can_not_be_had_is_tried_again() {
+    let server = FakeServer::start().await;
+    let mut session = Session::builder(server.url()).start().await.unwrap();
+    drop(server.accept_tcp().await); // no word, and the end
+    let mut peer = server.create().await;
+    peer.event(1).await;
+    assert_eq!(next_event(&mut session).await.seq.get(), 1);
+}
+
+#[tokio::test]
 async fn it_is_a_stream_like_any_other() {
     let server = FakeServer::start().await;
     let session = Session::builder(server.url()).start().await.unwrap();

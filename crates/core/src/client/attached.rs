@@ -45,7 +45,7 @@ impl Client {
             ServerEvent::Refused { code, retry_after, message_id: None } => {
                 self.on_request_refused(request, code, retry_after, now);
             }
-            ServerEvent::Superseded => self.stop(StopReason::Superseded),
+            ServerEvent::Superseded => self.on_superseded(now),
             ServerEvent::SessionEnded => self.stop(StopReason::Ended),
             ServerEvent::Draining => self.status(Status::Draining),
             ServerEvent::Refused { message_id: Some(_), .. }
@@ -78,7 +78,7 @@ impl Client {
             ServerEvent::Refused { code, retry_after, message_id } => {
                 self.on_refused(code, retry_after, message_id, now);
             }
-            ServerEvent::Superseded => self.stop(StopReason::Superseded),
+            ServerEvent::Superseded => self.on_superseded(now),
             ServerEvent::SessionEnded => self.stop(StopReason::Ended),
             ServerEvent::Draining => self.status(Status::Draining),
             // An answer to nothing that was asked.

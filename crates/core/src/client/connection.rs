@@ -81,6 +81,9 @@ impl Client {
             }
         };
         self.phase = Phase::Closing { retry_after, at_once }; // there is no socket left to close
+        if code == Some(CloseCode::Superseded.code()) && self.is_late_ask(now) {
+            return self.wait(retry_after, random, now);
+        }
         if let Some(code) = code
             && CloseMeaning::of(code) == CloseMeaning::Stop
         {
@@ -164,6 +167,22 @@ impl Client {
         self.outbox.disconnected();
         self.save();
         self.status(Status::ConnectionLost);
+    }
+
+    /// Another connection has the session: somebody else's, or an earlier one of ours.
+    pub(super) fn on_superseded(&mut self, now: Timestamp) {
+        if self.is_late_ask(now) {
+            self.abandon(None, false);
+        } else {
+            self.stop(StopReason::Superseded);
+        }
+    }
+
+    /// Whether we may have been superseded by ourselves: what was asked on a socket that we gave up can
+    /// reach the server after what was asked on the next. Nobody reads that connection, so stopping
+    /// would leave the session to nobody. Told once: if it is another client after all, that one stays.
+    fn is_late_ask(&mut self, now: Timestamp) -> bool {
+        self.late_ask_until.take().is_some_and(|until| now <= until)
     }
 
     fn stop_by_code(&mut self, code: u16) {

@@ -112,6 +112,11 @@ pub struct Client {
     token: Option<Secret>,
     /// When the token was first shown to a server, which has not answered since.
     token_shown_at: Option<Timestamp>,
+    /// Whether the server was asked for the session on a socket and has not answered.
+    asked: bool,
+    /// Until when a socket that was given up may still bring an earlier ask to the server, which then
+    /// takes it for another client.
+    late_ask_until: Option<Timestamp>,
     snapshot: Option<Snapshot>,
     delivery: Delivery,
     outbox: Outbox,
@@ -140,6 +145,8 @@ impl Client {
             session_id: saved.session_id.clone(),
             token: saved.token.clone(),
             token_shown_at: None,
+            asked: saved.session_id.is_some(), // perhaps, by the run before
+            late_ask_until: None,
             snapshot: saved.snapshot.clone(),
             delivery: Delivery::new(saved.position.clone()),
             outbox: Outbox::new(options),

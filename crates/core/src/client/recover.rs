@@ -51,6 +51,9 @@ impl Client {
         } else {
             (Request::Create, ClientCommand::CreateSession)
         };
+        if std::mem::replace(&mut self.asked, true) {
+            self.late_ask_until = Some(now + limits::LATE_ASK);
+        }
         self.phase = Phase::Asking(request);
         self.command(command);
     }
@@ -77,6 +80,7 @@ impl Client {
         retry_after: Option<Duration>,
         now: Timestamp,
     ) {
+        self.asked = false;
         if !may_have_used_token(code) {
             self.token_shown_at = None;
         }
@@ -158,6 +162,7 @@ impl Client {
         self.session_id = Some(session_id.clone());
         self.token = token;
         self.token_shown_at = None;
+        self.asked = false;
         self.catching_up = how != Joined::Created;
         self.backoff.reset();
         // Told before it is saved: a run that ends in between must be told again.

@@ -129,3 +129,20 @@ fn a_superseded_client_stops_and_keeps_what_it_saved() {
     scene.close(Some(4100));
     assert_eq!(scene.take(), []);
 }
+
+#[test]
+fn a_client_superseded_by_its_own_late_ask_comes_back_once() {
+    let mut scene = Scene::attached_at(5);
+    scene.reopen(); // asks …
+    scene.reopen(); // … is not answered, and asks again
+    scene.receive(resumed(epoch(1), 6, None));
+    scene.outputs.clear();
+    scene.receive(ServerEvent::Superseded); // the first ask has arrived
+    assert!(scene.take().contains(&Output::Close));
+    scene.reopen();
+    scene.receive(resumed(epoch(1), 6, None));
+    scene.outputs.clear();
+    scene.receive(ServerEvent::Superseded);
+    let stopped = Output::Status(Status::Stopped { reason: StopReason::Superseded });
+    assert_eq!(scene.take(), [Output::Close, stopped]);
+}

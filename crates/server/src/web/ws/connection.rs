@@ -114,7 +114,7 @@ impl Connection {
         front: Arc<Front>,
         caller: Option<Caller>,
         address: Option<IpAddr>,
-    ) -> Result<Self, Unavailable> {
+    ) -> Result<Box<Self>, Unavailable> {
         let now = front.service.now();
         let id = format!("conn_{:024x}", u128::from_le_bytes(random::bytes()?) >> 32);
         let visitor = caller.map(|caller| Visitor::over(Transport::WebSocket, caller, address));
@@ -122,7 +122,7 @@ impl Connection {
         let phase = front.service.phase();
         let mut counted = Counted::by(&front.service.sessions().counted().connections);
         counted.set(true);
-        Ok(Self {
+        Ok(Box::new(Self {
             front,
             id,
             address,
@@ -137,12 +137,15 @@ impl Connection {
             told_draining: false,
             _counted: counted,
             closing: None,
-        })
+        }))
     }
 
-    /// Serves the connection until it ends.
-    pub(super) async fn run(mut self, socket: WebSocket) {
-        let (mut sink, mut stream) = socket.split();
+    /// Serves the connection until it ends. In a box, because a task has room for an argument twice.
+    pub(super) async fn run(
+        mut self: Box<Self>,
+        mut sink: SplitSink<WebSocket, Message>,
+        mut stream: SplitStream<WebSocket>,
+    ) {
         self.greet();
         loop {
             match self.step(&mut sink, &mut stream).await {

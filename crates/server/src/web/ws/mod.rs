@@ -23,6 +23,7 @@ use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::{ConnectInfo, State};
 use axum::http::{Extensions, HeaderMap};
 use axum::response::{IntoResponse as _, Response};
+use futures_util::StreamExt as _;
 
 use self::connection::Connection;
 use super::Front;
@@ -31,7 +32,7 @@ use super::visitor::credential;
 
 /// Bytes read from a socket at once. Each connection has a buffer of that size, so it is small: it
 /// decides what an idle connection costs.
-const READ_BUFFER: usize = 4 * 1024;
+const READ_BUFFER: usize = 2 * 1024;
 
 /// Bytes written to a socket at once.
 const WRITE_BUFFER: usize = 16 * 1024;
@@ -62,10 +63,14 @@ pub(super) async fn upgrade(
         .write_buffer_size(WRITE_BUFFER)
         .max_message_size(limit)
         .max_frame_size(limit)
-        .on_upgrade(move |socket| async move {
-            match Connection::new(front, caller, address.map(canonical)) {
-                Ok(connection) => connection.run(socket).await,
-                Err(unavailable) => tracing::error!(%unavailable, "a connection was not taken"),
+        .on_upgrade(move |socket| {
+            let (sink, stream) = socket.split(); // out here, or the task would have room for it twice
+            let connection = Connection::new(front, caller, address.map(canonical));
+            async move {
+                match connection {
+                    Ok(connection) => connection.run(sink, stream).await,
+                    Err(unavailable) => tracing::error!(%unavailable, "a connection was not taken"),
+                }
             }
         })
 }

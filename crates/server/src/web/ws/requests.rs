@@ -38,7 +38,8 @@ impl Connection {
                     self.out.text(reply);
                 }
                 self.heard().await;
-                self.on_rare(&visitor, rare).await
+                // In a box: it is large, and every idle connection would have room for it.
+                Box::pin(self.on_rare(&visitor, rare)).await
             }
         }
     }

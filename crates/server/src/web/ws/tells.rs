@@ -38,10 +38,12 @@ impl Connection {
             // Taken out before the attachment got here.
             Tell::Confirmed(_) | Tell::Refused(_) => {}
             Tell::Gap(gap) => self.out.text(words::gap(&id, gap, now)),
-            Tell::State => self.send_state().await,
+            Tell::State => Box::pin(self.send_state()).await,
             Tell::Events { events, replayed } => self.send_events(&events, replayed),
             Tell::ReplayComplete { range } => self.complete_replay(range),
-            Tell::Heartbeat { head, renew_token } => self.beat(head, renew_token).await,
+            Tell::Heartbeat { head, renew_token } => {
+                Box::pin(self.beat(head, renew_token)).await;
+            }
             Tell::AckAhead { head } => {
                 let sentence = format!("The last event is {head}; nothing beyond it was sent");
                 let trouble = Trouble::new(ErrorCode::AckAhead, &sentence);

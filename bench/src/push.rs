@@ -1,0 +1,202 @@
+//! Pushing events to connected clients through the store, beside pushing them without one.
+//!
+//! One agent a client says events of 300 bytes as fast as they are taken; each is durable before it is
+//! sent. The peer is axum alone: the same bytes in a loop, a flush for each frame. The clients are the
+//! same code on both sides, on a thread of their own.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use async_trait::async_trait;
+use axum::Router;
+use axum::extract::ws::{Message as Pushed, WebSocket, WebSocketUpgrade};
+use axum::routing::get;
+use futures_util::{SinkExt as _, StreamExt as _};
+use rejoin::core::page::Body;
+use rejoin::core::session::Publication;
+use rejoin::{Agent, Seat, Sessions};
+use serde::Deserialize;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio_tungstenite::connect_async;
+use tokio_tungstenite::tungstenite::Message;
+
+use rejoin_bench::report::{Report, Wanted, median};
+use rejoin_bench::serving::{self, Serving};
+use rejoin_bench::world::{self, EVENT_BYTES};
+
+const CLIENTS: usize = 100;
+const ROUNDS: usize = 5;
+const ROUND: Duration = Duration::from_millis(2_000);
+const WARM_UP: Duration = Duration::from_millis(500);
+
+/// What an agent says before it waits for the first to be stored.
+const ON_THEIR_WAY: usize = 64;
+
+/// How far an agent may be ahead of its client, so that nothing is evicted unseen.
+const AHEAD: usize = 512;
+
+/// Events between two acks, as the protocol has it.
+const ACK_EVERY: u64 = 100;
+
+pub(crate) fn measure(report: &mut Report) -> Result<()> {
+    let server = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let directory = tempfile::tempdir_in(".")?;
+    let rooms: Rooms = (0..CLIENTS).map(|_| Semaphore::new(AHEAD)).collect();
+    let store = Arc::new(world::open(directory.path(), 2 * AHEAD)?);
+    let agent = Pusher { event: event(), rooms: Arc::clone(&rooms) };
+    let ours = server.block_on(serving::sessions(Sessions::builder(store).agent(agent)))?;
+    let bare = server.block_on(bare())?;
+    let (mut pushed, mut peers) = (vec![], vec![]);
+    for _ in 0..ROUNDS {
+        peers.push(rate(bare.address, &rooms)?);
+        pushed.push(rate(ours.address, &rooms)?);
+    }
+    let (pushed, peers) = (median(pushed), median(peers));
+    let detail = format!("{pushed:.0} events/s to {CLIENTS} clients, axum alone {peers:.0}");
+    let name = "push through the store, share of axum without one";
+    report.figure(name, pushed / peers, Wanted::AtLeast(0.5), &detail);
+    Ok(())
+}
+
+/// How much further each agent may go.
+type Rooms = Arc<[Semaphore]>;
+
+/// An event as agents say them, in the form in which it is stored.
+fn event() -> Body {
+    let (head, tail) = (r#"{"event":"agent.thinking","content":""#, r#"","metadata":{}}"#);
+    let filling = "a step further ".repeat(EVENT_BYTES);
+    let text = format!("{head}{}{tail}", &filling[..EVENT_BYTES - head.len() - tail.len()]);
+    text.into_bytes().into()
+}
+
+/// Says the same event again and again.
+struct Pusher {
+    event: Body,
+    rooms: Rooms,
+}
+
+#[async_trait]
+impl Agent for Pusher {
+    async fn run(&self, seat: Seat) {
+        let Some(room) = number(&seat).and_then(|number| self.rooms.get(number)) else { return };
+        let talk = async {
+            let (voice, mut sayings) = (seat.voice(), VecDeque::new());
+            loop {
+                room.acquire().await.context("it is never closed")?.forget();
+                let events = vec![Arc::clone(&self.event)];
+                sayings
+                    .push_back(voice.say(Publication { events, ..Publication::default() }).await?);
+                if sayings.len() >= ON_THEIR_WAY
+                    && let Some(mut oldest) = sayings.pop_front()
+                {
+                    oldest.published().await?;
+                }
+            }
+            #[expect(unreachable_code, reason = "it says of what type the errors are")]
+            anyhow::Ok(())
+        };
+        tokio::select! {
+            _ = talk => {}
+            () = seat.stopped() => {}
+        }
+    }
+}
+
+/// Which client a seat's session belongs to.
+fn number(seat: &Seat) -> Option<usize> {
+    #[derive(Deserialize)]
+    struct About {
+        client_id: String,
+    }
+    let about: About = serde_json::from_str(&seat.start().record.about.client).ok()?;
+    about.client_id.parse().ok()
+}
+
+/// The peer: whoever connects is sent the event for ever.
+async fn bare() -> Result<Serving> {
+    let upgrade = |upgrade: WebSocketUpgrade| async move { upgrade.on_upgrade(push) };
+    serving::routes(Router::new().route("/ws", get(upgrade))).await
+}
+
+async fn push(socket: WebSocket) {
+    let event = event();
+    let text = String::from_utf8_lossy(&event).into_owned();
+    let event = Pushed::Text(text.into());
+    let (mut sink, mut stream) = socket.split();
+    let reading = async { while let Some(Ok(_)) = stream.next().await {} };
+    let writing = async { while sink.send(event.clone()).await.is_ok() {} };
+    tokio::select! {
+        () = reading => {}
+        () = writing => {}
+    }
+}
+
+/// Events a second that the clients get.
+fn rate(server: SocketAddr, rooms: &Rooms) -> Result<f64> {
+    let rooms = Arc::clone(rooms);
+    let clients = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(clients(server, rooms))
+    });
+    clients.join().ok().context("the clients' thread failed")?
+}
+
+async fn clients(server: SocketAddr, rooms: Rooms) -> Result<f64> {
+    let count = Arc::new(AtomicU64::new(0));
+    let mut tasks = JoinSet::new();
+    for number in 0..CLIENTS {
+        // What the last round left unread is not to be waited for.
+        let missing = AHEAD.saturating_sub(rooms[number].available_permits());
+        rooms[number].add_permits(missing);
+        tasks.spawn(client(server, number, Arc::clone(&rooms), Arc::clone(&count)));
+    }
+    tokio::time::sleep(WARM_UP).await;
+    let (started, before) = (Instant::now(), count.load(Ordering::Relaxed));
+    tokio::time::sleep(ROUND).await;
+    let events = count.load(Ordering::Relaxed) - before;
+    let rate = events as f64 / started.elapsed().as_secs_f64();
+    if let Some(ended) = tasks.try_join_next() {
+        ended??; // none ends by itself
+    }
+    Ok(rate)
+}
+
+/// A client that counts and acks. The peer knows nothing of sessions, and is told the same.
+async fn client(
+    server: SocketAddr,
+    number: usize,
+    rooms: Rooms,
+    count: Arc<AtomicU64>,
+) -> Result<()> {
+    let (mut socket, _) = connect_async(format!("ws://{server}/ws")).await?;
+    let content = serde_json::json!({ "client_id": number.to_string() });
+    let create = serde_json::json!({ "event": "user.create_session", "content": content });
+    socket.send(Message::text(create.to_string())).await?;
+    let (mut session, mut events) = ("sess_none".to_owned(), 0);
+    loop {
+        let message = socket.next().await.context("the server has gone")??;
+        let Message::Text(text) = message else { continue };
+        if text.starts_with(r#"{"event":"agent.thinking""#) {
+            events += 1;
+            count.fetch_add(1, Ordering::Relaxed);
+            rooms[number].add_permits(1);
+            if events % ACK_EVERY == 0 {
+                let metadata = serde_json::json!({ "last_seq": events });
+                let ack = serde_json::json!({
+                    "event": "user.ack", "session_id": session, "metadata": metadata,
+                });
+                socket.send(Message::text(ack.to_string())).await?;
+            }
+        } else if text.starts_with(r#"{"event":"agent.session_created""#) {
+            let frame: serde_json::Value = serde_json::from_str(&text)?;
+            session = frame["session_id"].as_str().unwrap_or_default().to_owned();
+        } else {
+            anyhow::ensure!(!text.contains(r#""code":"gap""#), "events were evicted unseen");
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! The server in this process, on a socket, as an embedder runs it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use axum::Router;
+use rejoin::core::keys::{KeyRing, SecretKey};
+use rejoin::service::{Service, ServiceSettings};
+use rejoin::web::{self, WebSettings};
+use rejoin::{Builder, Open};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+/// Where a server listens, and its task.
+#[derive(Debug)]
+pub struct Serving {
+    /// The address.
+    pub address: SocketAddr,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Serves these sessions to everybody on this machine.
+pub async fn sessions(builder: Builder) -> Result<Serving> {
+    let sessions = builder.start()?;
+    let secret = SecretKey::new(b"a secret of thirty-two characters");
+    let keys = Arc::new(KeyRing::new(secret.ok().context("it is long enough")?, vec![]));
+    let settings = ServiceSettings::default();
+    let service = Service::new(sessions, Arc::new(move || Arc::clone(&keys)), settings);
+    routes(web::router(service, Arc::new(Open), WebSettings::default())).await
+}
+
+/// Serves these routes.
+pub async fn routes(routes: Router) -> Result<Serving> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    let service = routes.into_make_service_with_connect_info::<SocketAddr>();
+    let task = tokio::spawn(async move {
+        let _ = axum::serve(listener, service).await;
+    });
+    Ok(Serving { address, task })
+}
