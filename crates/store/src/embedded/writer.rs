@@ -90,7 +90,9 @@ impl Writer {
         let mut backlog = VecDeque::new();
         loop {
             let mut taken = Taken::Requests;
-            if backlog.is_empty() {
+            if backlog.is_empty() && self.has_batch_to_make() {
+                self.shared.queue.take_at_once(&mut backlog);
+            } else if backlog.is_empty() {
                 taken = self.shared.queue.take(&mut backlog, self.wait());
             }
             if taken == Taken::Closed {
@@ -110,6 +112,12 @@ impl Writer {
                 return Ok(End::Closed);
             }
         }
+    }
+
+    /// Whether there are requests that were applied while a commit was under way, which is done by now:
+    /// nobody may come any more to make another commit for, and they wait.
+    fn has_batch_to_make(&self) -> bool {
+        self.under_way.is_none() && self.batch.requests() > 0
     }
 
     /// How to wait for the next requests.
