@@ -18,6 +18,10 @@ use tokio_tungstenite::tungstenite::Message;
 use rejoin_bench::report::{Report, Wanted};
 use rejoin_bench::{serving, world};
 
+/// The allocator that the binary has.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const CONNECTIONS: usize = 2_000;
 
 /// Connections before the first look, so that what is there once for all is not counted.
