@@ -34,9 +34,6 @@ use crate::shared::Shared;
 /// Commands that may wait for a driver; beyond that whoever asks waits.
 pub(crate) const WAITING_COMMANDS: usize = 256;
 
-/// Commands that are taken in one after the other, before anything else gets a look.
-const COMMANDS_AT_ONCE: usize = 64;
-
 /// Calls of the client's side that may wait for the store; beyond that no command is taken.
 const WAITING_CALLS: usize = 64;
 
@@ -204,28 +201,9 @@ impl Driver {
             event = self.seat.event() => self.on_seat_event(event),
             () = stopped(&mut self.stop) => Done::Nothing,
             () = sleep_until(wake) => Done::Happened(Input::Tick),
-            Some(command) = self.commands.recv(), if takes_commands => {
-                let done = self.on_command(command);
-                self.take_in(done)?;
-                return self.take_commands();
-            }
+            Some(command) = self.commands.recv(), if takes_commands => self.on_command(command),
         };
         self.take_in(done)
-    }
-
-    /// Takes in what else is in the queue, some at once: waiting for each anew costs more than most of
-    /// them do.
-    fn take_commands(&mut self) -> Result<(), Unavailable> {
-        for _ in 0..COMMANDS_AT_ONCE {
-            self.carry_out_all();
-            if !self.takes_commands() {
-                break;
-            }
-            let Ok(command) = self.commands.try_recv() else { break };
-            let done = self.on_command(command);
-            self.take_in(done)?;
-        }
-        Ok(())
     }
 
     fn take_in(&mut self, done: Done) -> Result<(), Unavailable> {
