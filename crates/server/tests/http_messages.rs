@@ -55,7 +55,7 @@ async fn a_state_is_exported_sealed_and_never_cached() {
     let (id, _) = web.create().await;
     let path = format!("/api/sessions/{id}/state");
     let new = web.post(&path).send().await.expect(200);
-    assert_eq!((&new["seq"], &new["expire_after_hours"]), (&json!(0), &json!(24.0)));
+    assert_eq!((&new["seq"], &new["expire_after_hours"]), (&json!(0), &json!(24)));
     let state = json!({ "current_step": 4, "memory_snapshot": "x".repeat(5_000) });
     web.publish(&id, json!({ "event": "a", "state": state })).await;
     let answer = web.post(&path).send().await;

@@ -58,7 +58,8 @@ settings! {
     /// A second client for a session that has one: `replace` hands it over, `reject` does so only for
     /// a reconnect token.
     takeover: Takeover = Text("replace") => Now;
-    /// Ends a session whose client, though connected, has sent nothing for this long; `off` never does.
+    /// Parks a session whose client, though connected, has sent nothing but pongs for this long; `off`
+    /// never does.
     inactivity_timeout: TimeOrOff = Text("off"), at_least "1ms" => Now;
     /// Sessions of the whole server; beyond that new ones are refused.
     max_sessions: Count<usize> = Text("100000"), at_least "1" => Now;

@@ -54,6 +54,14 @@ pub struct Exported {
     pub lifetime: Duration,
 }
 
+impl Exported {
+    /// How long it is good, as the wire has it: a whole number where it is one.
+    pub fn expire_after_hours(&self) -> Value {
+        let hours = self.lifetime.as_secs_f64() / 3600.0;
+        if hours.fract() == 0.0 { Value::from(hours as u64) } else { Value::from(hours) }
+    }
+}
+
 /// A client brings a sealed state.
 #[derive(Clone, Debug)]
 pub struct RestoreRequest {

@@ -79,7 +79,7 @@ pub(super) async fn export(
         "state_size": exported.signed_state.len(),
         "signed_state": exported.signed_state,
         "snapshot_time": exported.taken_at.to_string(),
-        "expire_after_hours": exported.lifetime.as_secs_f64() / 3600.0,
+        "expire_after_hours": exported.expire_after_hours(),
         "seq": exported.seq.get(),
     })))
 }

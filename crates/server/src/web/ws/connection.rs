@@ -259,10 +259,19 @@ impl Connection {
     }
 
     fn on_unreadable(&mut self, unreadable: &Unreadable) -> Next {
+        if self.visitor.is_none() {
+            return self.ask_who(); // strangers learn nothing about what can be read
+        }
         let event = if unreadable.recovering { RECOVERY_FAILED } else { ERROR };
         let trouble = Trouble::new(unreadable.code, &unreadable.sentence);
         self.out.text(trouble.frame(event, None, None, self.now()));
         self.count_bad()
+    }
+
+    /// Answers anything that comes before the client has said who it is.
+    pub(super) fn ask_who(&mut self) -> Next {
+        let sentence = "Say who you are first, with user.authenticate";
+        self.complain(Trouble::new(ErrorCode::Unauthorized, sentence))
     }
 
     /// Answers a message that makes no sense.

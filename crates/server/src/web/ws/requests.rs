@@ -20,10 +20,7 @@ impl Connection {
         if let Request::Authenticate { credential } = &request {
             return self.authenticate(credential);
         }
-        let Some(visitor) = self.visitor.clone() else {
-            let sentence = "Say who you are first, with user.authenticate";
-            return self.complain(Trouble::new(ErrorCode::Unauthorized, sentence));
-        };
+        let Some(visitor) = self.visitor.clone() else { return self.ask_who() };
         match request {
             Request::Authenticate { .. } => Next::GoOn, // done
             Request::Post { session, kind, content, message_id } => {

@@ -136,14 +136,12 @@ pub(super) fn gap(session: &SessionId, gap: Gap, now: Timestamp) -> String {
 
 /// `agent.state_exported`.
 pub(super) fn state_exported(session: &SessionId, exported: Exported, now: Timestamp) -> String {
-    let hours = exported.lifetime.as_secs_f64() / 3600.0;
-    let whole = hours.fract() == 0.0;
     let operation = exported.state.get("stage").cloned().unwrap_or(Value::Null);
     let metadata = json!({
         "state_size": exported.signed_state.len(),
         "signed_state": exported.signed_state,
         "snapshot_time": exported.taken_at.to_string(),
-        "expire_after_hours": if whole { json!(hours as u64) } else { json!(hours) },
+        "expire_after_hours": exported.expire_after_hours(),
         "session_id": session,
         "session_state": exported.state,
         "current_operation": operation,
