@@ -23,7 +23,7 @@ const KEPT: usize = 16;
 pub(crate) fn measure(report: &mut Report, only: Option<usize>) -> Result<()> {
     let all = [(1, 0.85), (64, 0.55), (1_024, 0.35)];
     for (producers, wanted) in all.into_iter().filter(|(n, _)| only.is_none_or(|only| only == *n)) {
-        let directory = tempfile::tempdir_in(".")?;
+        let directory = world::directory()?;
         let (mut growing, mut prefilled, mut ours) = (vec![], vec![], vec![]);
         let mut store = Producers::start(directory.path(), producers)?;
         for _ in 0..ROUNDS {

@@ -19,7 +19,7 @@ const ROUNDS: usize = 5;
 
 pub(crate) fn measure(report: &mut Report) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let directory = tempfile::tempdir_in(".")?;
+    let directory = world::directory()?;
     let store = Arc::new(world::open(directory.path(), 1_000)?);
     let shared = Arc::clone(&store);
     runtime.block_on(async {

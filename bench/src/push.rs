@@ -45,7 +45,7 @@ const ACK_EVERY: u64 = 100;
 
 pub(crate) fn measure(report: &mut Report) -> Result<()> {
     let server = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let directory = tempfile::tempdir_in(".")?;
+    let directory = world::directory()?;
     let rooms: Rooms = (0..CLIENTS).map(|_| Semaphore::new(AHEAD)).collect();
     let store = Arc::new(world::open(directory.path(), 2 * AHEAD)?);
     let agent = Pusher { event: event(), rooms: Arc::clone(&rooms) };

@@ -15,7 +15,7 @@ const ROUNDS: usize = 300;
 
 pub(crate) fn measure(report: &mut Report) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let directory = tempfile::tempdir_in(".")?;
+    let directory = world::directory()?;
     let store = world::open(directory.path(), EVENTS as usize)?;
     let bodies: Vec<_> = (0..EVENTS).map(world::event).collect();
     let (mut replays, mut copies) = (vec![], vec![]);

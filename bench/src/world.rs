@@ -20,6 +20,14 @@ pub const EVENT_BYTES: usize = 300;
 pub const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// A directory for a store, on the disk that the project is on. It goes when it is dropped; a run that
+/// is killed leaves it among the build's output, not among the sources.
+pub fn directory() -> Result<tempfile::TempDir> {
+    let parent = Path::new("target/bench");
+    std::fs::create_dir_all(parent)?;
+    Ok(tempfile::tempdir_in(parent)?)
+}
+
 /// Opens the store in `directory`, keeping `events` a session.
 pub fn open(directory: &Path, events: usize) -> Result<EmbeddedStore> {
     let mut counter = 0_u64;

@@ -38,7 +38,7 @@ fn main() -> Result<ExitCode> {
 fn measure() -> Result<ExitCode> {
     let mut report = Report::default();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let directory = tempfile::tempdir_in(".")?;
+    let directory = world::directory()?;
     let store = Arc::new(world::open(directory.path(), 1_000)?);
     let serving = runtime.block_on(serving::sessions(Sessions::builder(store)))?;
     let _first = Clients::start(serving.address, WARM_UP)?;

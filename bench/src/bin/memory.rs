@@ -19,7 +19,7 @@ const SESSIONS: u64 = 100_000;
 fn main() -> Result<ExitCode> {
     let mut report = Report::default();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let directory = tempfile::tempdir_in(".")?;
+    let directory = world::directory()?;
     let store = Arc::new(world::open(directory.path(), 1_000)?);
     let before = allocations::bytes();
     let shared = Arc::clone(&store);
