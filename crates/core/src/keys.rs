@@ -163,8 +163,6 @@ fn authenticate(mac: &Hmac<Sha256>, message: &str) -> [u8; 32] {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     const SECRET: &[u8] = b"an old secret of thirty-two byte";

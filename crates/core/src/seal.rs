@@ -245,8 +245,6 @@ fn check_size(size: usize, limit: usize) -> Result<(), SealError> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     const OLD: &[u8] = b"an old secret of thirty-two byte";

@@ -260,8 +260,6 @@ impl<'de> Visitor<'de> for MembersVisitor {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use rejoin_core::{Seq, Timestamp};
 
     use super::*;

@@ -144,8 +144,6 @@ fn roots() -> Result<RootCertStore, BadUrl> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     #[test]

@@ -89,8 +89,6 @@ pub(super) fn address(parts: &Parts) -> Option<IpAddr> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use axum::http::HeaderName;
 
     use super::*;

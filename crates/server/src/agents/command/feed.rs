@@ -123,8 +123,6 @@ fn line(
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     fn entry(kind: EntryKind, body: &str) -> String {

@@ -69,8 +69,6 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     async fn lines(text: &str, whole: usize, of_longer: usize) -> Vec<Line> {

@@ -66,8 +66,6 @@ pub(super) fn agent_failed() -> Body {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     fn at(millis: u64) -> Timestamp {

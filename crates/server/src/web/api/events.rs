@@ -176,8 +176,6 @@ fn publication(text: &[u8]) -> Result<Publication, Denial> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use rejoin_core::InSeq;
 
     use super::*;

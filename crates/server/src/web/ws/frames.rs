@@ -277,8 +277,6 @@ fn object<'a, T: Deserialize<'a>>(text: &'a str, wrong: &str) -> Read<T> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     fn code(text: &str) -> ErrorCode {

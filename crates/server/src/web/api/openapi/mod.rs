@@ -130,8 +130,6 @@ fn meaning(status: u16) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use std::collections::BTreeSet;
 
     use super::*;
