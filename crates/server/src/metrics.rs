@@ -90,38 +90,52 @@ impl Metrics {
         metrics
     }
 
+    /// All clones of a metric count together.
     fn register(&mut self) {
         let registry = &mut self.registry;
-        let mut add = |name: &str, help: &str, metric: Box<dyn Registered>| {
-            metric.register(registry, name, help);
-        };
-        add(
+        registry.register(
             "reconnect_attempts",
             "Attempts to come back, by how they ended",
-            boxed(&self.attempts),
+            self.attempts.clone(),
         );
-        add("reconnect_successes", "Attempts to come back that worked", boxed(&self.successes));
-        add(
+        registry.register(
+            "reconnect_successes",
+            "Attempts to come back that worked",
+            self.successes.clone(),
+        );
+        registry.register(
             "reconnect_away_seconds",
             "From the last sign of a client to its return",
-            boxed(&self.away),
+            self.away.clone(),
         );
-        add("reconnect_replayed_events", "Events replayed in a reconnect", boxed(&self.replayed));
-        add(
+        registry.register(
+            "reconnect_replayed_events",
+            "Events replayed in a reconnect",
+            self.replayed.clone(),
+        );
+        registry.register(
             "reconnect_lost_events",
             "Events a client will never see, by reconnect",
-            boxed(&self.lost),
+            self.lost.clone(),
         );
-        add("events_lost", "Events that clients will never see", boxed(&self.lost_events));
-        add("sessions", "Sessions that go on, by state", boxed(&self.sessions));
-        add("connections", "WebSocket connections", boxed(&self.connections));
-        add("sessions_working", "Sessions with work under way", boxed(&self.working));
-        add("sessions_expired", "Sessions whose time ran out", boxed(&self.expired));
-        add("duplicate_messages", "Messages that had been entered before", boxed(&self.duplicates));
-        add(
+        registry.register(
+            "events_lost",
+            "Events that clients will never see",
+            self.lost_events.clone(),
+        );
+        registry.register("sessions", "Sessions that go on, by state", self.sessions.clone());
+        registry.register("connections", "WebSocket connections", self.connections.clone());
+        registry.register("sessions_working", "Sessions with work under way", self.working.clone());
+        registry.register("sessions_expired", "Sessions whose time ran out", self.expired.clone());
+        registry.register(
+            "duplicate_messages",
+            "Messages that had been entered before",
+            self.duplicates.clone(),
+        );
+        registry.register(
             "heartbeats_missed",
             "Connections given up because nothing was heard of them",
-            boxed(&self.heartbeats_missed),
+            self.heartbeats_missed.clone(),
         );
     }
 
@@ -229,22 +243,6 @@ impl Drop for Counted {
     fn drop(&mut self) {
         self.set(false);
     }
-}
-
-/// Something that can be put into a registry; a shorthand that keeps the table above one.
-trait Registered {
-    fn register(self: Box<Self>, registry: &mut Registry, name: &str, help: &str);
-}
-
-impl<M: prometheus_client::registry::Metric> Registered for M {
-    fn register(self: Box<Self>, registry: &mut Registry, name: &str, help: &str) {
-        registry.register(name, help, *self);
-    }
-}
-
-/// All clones of a metric count together.
-fn boxed<M: Registered + Clone + 'static>(metric: &M) -> Box<dyn Registered> {
-    Box::new(metric.clone())
 }
 
 #[cfg(test)]
