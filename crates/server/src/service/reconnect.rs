@@ -107,11 +107,12 @@ impl Service {
     pub async fn join_new(
         &self,
         visitor: &Visitor,
-        id: &SessionId,
+        made: &Record,
         transport: Transport,
     ) -> Result<Joined, Denial> {
-        let span = debug_span!(target: "rejoin", "attach", session = %id, transport = visitor.over);
-        self.attach(visitor, id, transport, None, None).instrument(span).await
+        let (id, over) = (made.id(), visitor.over);
+        let span = debug_span!(target: "rejoin", "attach", session = %id, transport = over);
+        self.attach(visitor, made, transport, None, None).instrument(span).await
     }
 
     /// Attaches the caller to a session of its own that was there before.
@@ -122,12 +123,8 @@ impl Service {
         transport: Transport,
         admission: Admission,
     ) -> Result<Joined, Denial> {
-        let span = resume_span(id, visitor.over);
-        let outcome = async {
-            let outcome = self.try_join(visitor, id, transport, admission).await;
-            self.conclude(visitor, id, "reconnect", outcome).await
-        };
-        outcome.instrument(span).await
+        let attempt = self.try_join(visitor, id, transport, admission);
+        self.attempt(visitor, id, "reconnect", attempt).instrument(resume_span(id, visitor)).await
     }
 
     async fn try_join(
@@ -148,9 +145,9 @@ impl Service {
             }
             Some(Err(refusal)) => return Err(refusal.into()),
         };
-        self.own(visitor, id).await?;
+        let record = self.own(visitor, id).await?;
         self.budget_success(id, now)?;
-        self.attach(visitor, id, transport, Some(asked), presented).await
+        self.attach(visitor, &record, transport, Some(asked), presented).await
     }
 
     /// Counts what a client that came back was away and missed.
@@ -173,9 +170,9 @@ impl Service {
         transport: Transport,
         asked: Asked,
     ) -> Result<Joined, Denial> {
-        self.own(visitor, id).await?;
+        let record = self.own(visitor, id).await?;
         self.budget_success(id, self.now())?;
-        let joined = self.attach(visitor, id, transport, Some(asked), None).await;
+        let joined = self.attach(visitor, &record, transport, Some(asked), None).await;
         joined.map_err(|denial| {
             let needs_one = denial == Denial::AlreadyAttached;
             if needs_one { Denial::Token(TokenProblem::Expired) } else { denial }
@@ -189,11 +186,8 @@ impl Service {
         id: &SessionId,
         token: String,
     ) -> Result<Renewal, Denial> {
-        let outcome = async {
-            let outcome = self.try_renew(visitor, id, token).await;
-            self.conclude(visitor, id, "reconnect", outcome).await
-        };
-        outcome.instrument(resume_span(id, visitor.over)).await
+        let attempt = self.try_renew(visitor, id, token);
+        self.attempt(visitor, id, "reconnect", attempt).instrument(resume_span(id, visitor)).await
     }
 
     async fn try_renew(
@@ -275,20 +269,20 @@ impl Service {
         }
     }
 
+    /// Attaches to a session that was `record` a moment ago.
     async fn attach(
         &self,
         visitor: &Visitor,
-        id: &SessionId,
+        record: &Record,
         transport: Transport,
         asked: Option<Asked>,
         presented: Option<Presented>,
     ) -> Result<Joined, Denial> {
-        let now = self.now();
-        let record = self.sessions().store().session(id).await?.ok_or(Denial::NotFound)?;
-        let token = presented.as_ref().map(|presented| self.token_use(presented, &record, now));
+        let (id, now) = (record.id(), self.now());
+        let token = presented.as_ref().map(|presented| self.token_use(presented, record, now));
         let (attachment, confirmed) = self.attach_to(visitor, id, transport, asked, token).await?;
         if confirmed.resumed {
-            self.count_return(&record, &confirmed);
+            self.count_return(record, &confirmed);
         }
         let token = match (&presented, &confirmed.token) {
             (Some(presented), Some(used)) => self.successor(presented, used)?,
@@ -347,14 +341,15 @@ impl Service {
         Ok(Issued { token: issued.token, expires_at: issued.expires_at })
     }
 
-    /// Ends an attempt: a failure counts, and every attempt is written down.
-    pub(super) async fn conclude<T>(
+    /// Makes an attempt: a failure counts, and every attempt is written down.
+    pub(super) async fn attempt<T>(
         &self,
         visitor: &Visitor,
         id: &SessionId,
         action: &'static str,
-        outcome: Result<T, Denial>,
+        attempt: impl Future<Output = Result<T, Denial>>,
     ) -> Result<T, Denial> {
+        let outcome = attempt.await;
         let now = self.now();
         let outcome = outcome.map_err(|denial| match denial {
             // Nobody's attempt at anything: these cost no budget.
@@ -392,7 +387,8 @@ impl Service {
 }
 
 /// The span of an attempt, which is given its reason when it ends.
-fn resume_span(id: &SessionId, transport: &'static str) -> Span {
+fn resume_span(id: &SessionId, visitor: &Visitor) -> Span {
+    let transport = visitor.over;
     debug_span!(target: "rejoin", "resume", session = %id, transport, reason = Empty)
 }
 

@@ -136,14 +136,10 @@ impl Service {
             taken_at,
             expires_at: exported_at + lifetime,
         };
-        let content = Value::Object(state).to_string();
+        let content = serde_json::to_vec(&state).unwrap_or_default(); // JSON always is JSON
         let max_bytes = self.inner.settings.max_state_bytes;
         let (keys, nonce) = (self.keys(), random::bytes()?);
-        let signed_state = seal::seal(&keys, &facts, content.as_bytes(), nonce, max_bytes)?;
-        let state = match serde_json::from_str(&content) {
-            Ok(Value::Object(state)) => state,
-            Ok(_) | Err(_) => Map::new(),
-        };
+        let signed_state = seal::seal(&keys, &facts, &content, nonce, max_bytes)?;
         let valid_until = facts.expires_at;
         Ok(Exported { signed_state, state, seq, taken_at, exported_at, valid_until, lifetime })
     }
@@ -168,14 +164,13 @@ impl Service {
         let span = debug_span!(
             target: "rejoin", "restore", session = %named, transport = visitor.over, reason = Empty
         );
-        let outcome = async {
-            let outcome = match opened {
+        let attempt = async {
+            match opened {
                 Ok(opened) => self.go_on(visitor, opened, request.asked, transport).await,
                 Err(error) => Err(error.into()),
-            };
-            self.conclude(visitor, &named, "restore", outcome).await
+            }
         };
-        outcome.instrument(span).await
+        self.attempt(visitor, &named, "restore", attempt).instrument(span).await
     }
 
     async fn go_on(

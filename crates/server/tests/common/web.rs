@@ -127,7 +127,8 @@ impl Web {
         let caller = Open.without_credential().unwrap();
         let visitor = Visitor::over(Transport::WebSocket, caller, None);
         let id = SessionId::parse(id).unwrap();
-        self.service.join_new(&visitor, &id, Transport::WebSocket).await.unwrap()
+        let record = self.service.session(&visitor, &id).await.unwrap();
+        self.service.join_new(&visitor, &record, Transport::WebSocket).await.unwrap()
     }
 
     /// Presents a token.

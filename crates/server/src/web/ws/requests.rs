@@ -77,7 +77,7 @@ impl Connection {
     async fn create(&mut self, visitor: &Visitor, client: String, name: Option<String>) -> Next {
         let made = self.service().create(visitor, Kind::Agent, &client, name.as_deref()).await;
         let joined = match made {
-            Ok(record) => self.service().join_new(visitor, record.id(), Transport::WebSocket).await,
+            Ok(record) => self.service().join_new(visitor, &record, Transport::WebSocket).await,
             Err(denial) => Err(denial),
         };
         match joined {
@@ -153,11 +153,8 @@ impl Connection {
         };
         match attached.attachment.end().await {
             Ok(()) => {
-                let content = json!("Session ended");
-                let (event, now) = ("agent.session_ended", self.now());
-                let frame = words::control(event, Some(session), now, content, json!({}));
                 self.attached = None;
-                self.out.text(frame);
+                self.out.text(words::session_ended(session, self.now()));
                 Next::GoOn
             }
             Err(failure) => self.refuse(failure.into(), ERROR, Some(session)),

@@ -57,13 +57,7 @@ impl Connection {
                 let sentence = "The server is going down and will be back";
                 self.out.text(words::notice(Some(&id), "draining", sentence, now));
             }
-            Tell::Ended => {
-                let content = serde_json::json!("Session ended");
-                let metadata = serde_json::json!({});
-                let frame =
-                    words::control("agent.session_ended", Some(&id), now, content, metadata);
-                self.out.text(frame);
-            }
+            Tell::Ended => self.out.text(words::session_ended(&id, now)),
         }
     }
 

@@ -77,6 +77,11 @@ pub(super) fn session_created(joined: &Joined, ttl: Duration, now: Timestamp) ->
     control("agent.session_created", Some(id), now, content, metadata)
 }
 
+/// `agent.session_ended`.
+pub(super) fn session_ended(session: &SessionId, now: Timestamp) -> String {
+    control("agent.session_ended", Some(session), now, json!("Session ended"), json!({}))
+}
+
 /// `agent.state_restored`.
 pub(super) fn state_restored(restored: &Restored, now: Timestamp) -> String {
     let Restored { joined, original, step, .. } = restored;
