@@ -1,6 +1,6 @@
 //! Whatever is sent, the server answers with a sentence and goes on.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "helpers of a test that can't go on fail it")]
 
 mod common;
 

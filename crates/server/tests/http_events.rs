@@ -1,6 +1,6 @@
 //! The out log over HTTP: publishing, long polls, streams.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "helpers of a test that can't go on fail it")]
 
 mod common;
 

@@ -1,6 +1,6 @@
 //! Messages and states over HTTP.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "helpers of a test that can't go on fail it")]
 
 mod common;
 

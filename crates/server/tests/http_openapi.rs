@@ -1,6 +1,6 @@
 //! The OpenAPI document describes the server that serves it.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "helpers of a test that can't go on fail it")]
 
 mod common;
 

@@ -1,6 +1,6 @@
 //! Sessions as records over HTTP: made, listed, looked at, cut off, ended; and who may do that.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "helpers of a test that can't go on fail it")]
 
 mod common;
 

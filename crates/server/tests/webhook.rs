@@ -1,5 +1,5 @@
 //! The hook behind a URL, with a real server that listens.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "helpers of a test that can't go on fail it")]
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -4,7 +4,7 @@
 //!
 //! `REJOIN_CHAOS_SEED=… cargo nextest run -p rejoin-cli --test chaos` runs a seed again.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "helpers of a test that can't go on fail it")]
 
 mod judge;
 mod proxy;

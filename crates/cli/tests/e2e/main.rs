@@ -4,8 +4,8 @@
 //! Whatever is about coming back is tried two ways (`both_ways!`): the connection drops, and the server
 //! is killed with -9 and started again on what it left. [`support::client::Client`] checks the envelope
 //! of every frame that any of these tests receives.
-#![allow(clippy::unwrap_used)]
-#![allow(clippy::wildcard_enum_match_arm)] // of other crates: messages and JSON values
+#![allow(clippy::unwrap_used, reason = "helpers of a test that can't go on fail it")]
+#![allow(clippy::wildcard_enum_match_arm, reason = "of other crates: messages, JSON values")]
 
 #[macro_use]
 mod support;
