@@ -140,5 +140,6 @@ fn server_settings(settings: &Settings) -> ServerSettings {
         },
         state_ttl: settings.state_ttl,
         agent_idle_ttl: agents::idle_ttl(settings),
+        mcp_idle_ttl: settings.child_idle_ttl,
     }
 }

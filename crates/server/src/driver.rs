@@ -24,7 +24,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::sleep_until;
 
 use self::seat::{Leased, SeatKeeper};
-use crate::agent::Start;
+use crate::agent::{Agent, Start};
 use crate::attachment::{Outgoing, Told};
 use crate::error::{EndError, PublishError};
 use crate::lane::{Call, Lane};
@@ -297,9 +297,14 @@ impl Driver {
         calm && quiet && !self.session.awaits_store() && !self.has_work_here()
     }
 
+    /// Whoever does the work of this session.
+    fn agent(&self) -> Option<&Arc<dyn Agent>> {
+        self.shared.agents.of(self.session.record().about.kind)
+    }
+
     /// Whether there is something to do for an agent of this process.
     fn has_work_here(&self) -> bool {
-        let here = self.shared.agent.is_some() && !self.session.is_over();
+        let here = self.agent().is_some() && !self.session.is_over();
         here && self.session.record().has_work()
     }
 

@@ -11,7 +11,7 @@ use rejoin_core::log::{EntryKind, MessageDigest};
 use rejoin_core::page::Body;
 use rejoin_core::record::{About, Ending, Kind, Record, Transport};
 use rejoin_core::resume::Asked;
-use rejoin_core::session::{AttachRequest, Input, Publication, Published, Settings};
+use rejoin_core::session::{AttachRequest, Input, Interest, Publication, Published, Settings};
 use rejoin_core::state::{
     Attach, AttachRefused, Create, End, EnterRefused, Entered, Restore, RestoreRefused, Takeover,
     TokenUse,
@@ -27,8 +27,9 @@ use crate::clock::Clock;
 use crate::driver::Command;
 use crate::error::{AttachError, CreateError, EndError, PublishError};
 use crate::hook::{Claims, Lifecycle, SessionHook};
+use crate::mcp::Hubs;
 use crate::metrics::Metrics;
-use crate::shared::{Drivers, Shared};
+use crate::shared::{Agents, Drivers, Shared};
 use crate::tasks::Tasks;
 use crate::watch::{Watch, Watches};
 use crate::{random, reaper};
@@ -48,6 +49,8 @@ pub struct ServerSettings {
     /// How long an agent is kept that has nothing to do and no client; at once if it is zero, as it
     /// should be where starting one costs nothing.
     pub agent_idle_ttl: Duration,
+    /// The same for whoever does the work of MCP sessions.
+    pub mcp_idle_ttl: Duration,
 }
 
 impl Default for ServerSettings {
@@ -57,11 +60,20 @@ impl Default for ServerSettings {
             takeover: Takeover::Replace,
             state_ttl: Duration::from_secs(24 * 60 * 60),
             agent_idle_ttl: Duration::ZERO,
+            mcp_idle_ttl: Duration::from_secs(60 * 60),
         }
     }
 }
 
 impl ServerSettings {
+    /// How long whoever does the work of such a session is kept without work.
+    pub(crate) fn idle_ttl(&self, kind: Kind) -> Duration {
+        match kind {
+            Kind::Agent => self.agent_idle_ttl,
+            Kind::Mcp => self.mcp_idle_ttl,
+        }
+    }
+
     /// How long an ended session is remembered: until no credential of its can live any more.
     pub fn remember_for(&self) -> Duration {
         self.state_ttl.max(self.session.token_ttl)
@@ -105,7 +117,7 @@ pub struct Builder {
     settings: ServerSettings,
     clock: Clock,
     hook: Option<Arc<dyn SessionHook>>,
-    agent: Option<Arc<dyn Agent>>,
+    agents: Agents,
 }
 
 impl Builder {
@@ -133,7 +145,14 @@ impl Builder {
     /// With an agent that does the work.
     #[must_use]
     pub fn agent(mut self, agent: impl Agent) -> Self {
-        self.agent = Some(Arc::new(agent));
+        self.agents.agent = Some(Arc::new(agent));
+        self
+    }
+
+    /// With somebody who does the work of MCP sessions, such as a [`crate::mcp::Gateway`].
+    #[must_use]
+    pub fn mcp(mut self, agent: impl Agent) -> Self {
+        self.agents.mcp = Some(Arc::new(agent));
         self
     }
 
@@ -145,7 +164,7 @@ impl Builder {
             clock: self.clock,
             process: ProcessId::from_random(random::bytes()?),
             hook: self.hook,
-            agent: self.agent,
+            agents: self.agents,
             agent_counts: Arc::default(),
             claims: Claims::default(),
             deadlines: Notify::new(),
@@ -155,6 +174,7 @@ impl Builder {
             last_attachment: AtomicU64::new(0),
             watches: Watches::default(),
             metrics: Metrics::new(),
+            hubs: Hubs::default(),
         });
         shared.tasks.spawn(reaper::run(Arc::clone(&shared)));
         let last = Arc::new(StopWhenDropped(Arc::clone(&shared)));
@@ -166,7 +186,7 @@ impl Sessions {
     /// Sessions that are kept in `store`.
     pub fn builder(store: Arc<dyn Store>) -> Builder {
         let (settings, clock) = (ServerSettings::default(), Clock::start());
-        Builder { store, settings, clock, hook: None, agent: None }
+        Builder { store, settings, clock, hook: None, agents: Agents::default() }
     }
 
     /// Makes a session for a principal. `client` is what its client says of itself, as JSON.
@@ -220,6 +240,25 @@ impl Sessions {
 
     /// Attaches a client. What it is told first is whether that worked.
     pub async fn attach(&self, id: &SessionId, client: Client) -> Result<Attachment, AttachError> {
+        self.attach_for(id, client, Interest::Events).await
+    }
+
+    /// The same for somebody whose streams read the log themselves: it is told only whether that
+    /// worked, and when it is over.
+    pub(crate) async fn be_present(
+        &self,
+        id: &SessionId,
+        client: Client,
+    ) -> Result<Attachment, AttachError> {
+        self.attach_for(id, client, Interest::Presence).await
+    }
+
+    async fn attach_for(
+        &self,
+        id: &SessionId,
+        client: Client,
+        interest: Interest,
+    ) -> Result<Attachment, AttachError> {
         let record = self.shared.store.session(id).await?.ok_or(Failure::NotFound)?;
         if record.about.principal != client.principal {
             return Err(Failure::Refused(AttachRefused::Foreign));
@@ -228,11 +267,14 @@ impl Sessions {
         let attach = Attach {
             principal: client.principal,
             transport: client.transport,
-            takeover: self.shared.settings.takeover,
+            takeover: match interest {
+                Interest::Events => self.shared.settings.takeover,
+                Interest::Presence => Takeover::Replace, // it replaces itself
+            },
             token: client.token,
             now: self.shared.clock.now(),
         };
-        let request = Box::new(AttachRequest { attachment, attach, asked: client.asked });
+        let request = Box::new(AttachRequest { attachment, attach, asked: client.asked, interest });
         let (outlet, told) = mpsc::channel(WAITING_TELLS);
         let driver = self.shared.ask(id, Command::Attach { request, outlet }).await?;
         let line = Line { id: attachment, session: id.clone(), driver };
@@ -315,6 +357,16 @@ impl Sessions {
         &self.shared.store
     }
 
+    /// What is known in this process of MCP sessions.
+    pub(crate) fn hubs(&self) -> &Hubs {
+        &self.shared.hubs
+    }
+
+    /// The name of this process among those that may run its sessions.
+    pub(crate) fn process(&self) -> &ProcessId {
+        &self.shared.process
+    }
+
     /// The time line they live on.
     pub fn clock(&self) -> &Clock {
         &self.shared.clock
@@ -352,16 +404,14 @@ impl Sessions {
     }
 
     /// Looks after agents of sessions that had work under way when the server stopped, until all of
-    /// them have been started; says how many. Without an agent there is nothing to look after.
+    /// them have been started; says how many.
     pub async fn resume_work(&self) -> Result<usize, Unavailable> {
-        if self.shared.agent.is_none() {
-            return Ok(0);
-        }
         let mut query = Query { active_only: true, limit: 256, ..Query::default() };
         let mut started = 0;
         loop {
             let page = self.shared.store.sessions(&query).await?;
-            for record in page.iter().filter(|record| record.has_work()) {
+            let here = |record: &Record| self.shared.agents.of(record.about.kind).is_some();
+            for record in page.iter().filter(|record| record.has_work() && here(record)) {
                 self.shared.wake(record.id());
                 started += 1;
             }

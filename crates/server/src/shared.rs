@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rejoin_core::record::Record;
+use rejoin_core::record::{Kind, Record};
 use rejoin_core::session::Input;
 use rejoin_core::state::{End, EndRefused};
 use rejoin_core::{AttachmentId, ProcessId, SessionId, Timestamp};
@@ -18,6 +18,7 @@ use crate::agents::AgentCounts;
 use crate::clock::Clock;
 use crate::driver::{Command, WAITING_COMMANDS, drive};
 use crate::hook::{Claims, Lifecycle, SessionHook};
+use crate::mcp::Hubs;
 use crate::metrics::Metrics;
 use crate::reaper;
 use crate::sessions::ServerSettings;
@@ -30,7 +31,7 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) process: ProcessId,
     pub(crate) hook: Option<Arc<dyn SessionHook>>,
-    pub(crate) agent: Option<Arc<dyn Agent>>,
+    pub(crate) agents: Agents,
     pub(crate) agent_counts: Arc<AgentCounts>,
     /// Disconnects that the hook has not decided about yet.
     pub(crate) claims: Claims,
@@ -43,6 +44,23 @@ pub(crate) struct Shared {
     /// Who waits for new events without being attached.
     pub(crate) watches: Watches,
     pub(crate) metrics: Metrics,
+    pub(crate) hubs: Hubs,
+}
+
+/// Whoever does the work, by the kind of session.
+#[derive(Clone, Default)]
+pub(crate) struct Agents {
+    pub(crate) agent: Option<Arc<dyn Agent>>,
+    pub(crate) mcp: Option<Arc<dyn Agent>>,
+}
+
+impl Agents {
+    pub(crate) fn of(&self, kind: Kind) -> Option<&Arc<dyn Agent>> {
+        match kind {
+            Kind::Agent => self.agent.as_ref(),
+            Kind::Mcp => self.mcp.as_ref(),
+        }
+    }
 }
 
 /// The driver of each live session.

@@ -119,7 +119,8 @@ impl Server {
             now: around.now,
         };
         let asked = end.asked.clone();
-        let request = Box::new(AttachRequest { attachment, attach, asked });
+        let request =
+            Box::new(AttachRequest { attachment, attach, asked, interest: Interest::Events });
         self.live(record);
         self.feed(record.id(), Input::Attach(request), around);
     }

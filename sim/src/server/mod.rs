@@ -15,8 +15,8 @@ use rejoin_core::record::{About, Ending, Kind, Record, Transport};
 use rejoin_core::resume::{Asked, Gap};
 use rejoin_core::seal::{self, StateFacts};
 use rejoin_core::session::{
-    AttachRequest, Confirmed, Covering, Input, LeaveReason, Message, Output, Publication, Session,
-    Settings, Tell, Ticket,
+    AttachRequest, Confirmed, Covering, Input, Interest, LeaveReason, Message, Output, Publication,
+    Session, Settings, Tell, Ticket,
 };
 use rejoin_core::state::{
     Attach, AttachRefused, Create, End, EnterRefused, Keep, NewSnapshot, NewToken, Restore,

@@ -5,11 +5,29 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 use rejoin::Builder;
 use rejoin::agents::{Command, Example, Http};
+use rejoin::mcp::Gateway;
 
 use crate::settings::{Program, Settings};
 
-/// Adds the agent: a child process, a backend, or the built-in example.
+/// Adds whoever does the work of agent sessions and of MCP sessions.
 pub(crate) fn add(builder: Builder, settings: &Settings) -> Result<Builder> {
+    add_gateway(add_agent(builder, settings)?, settings)
+}
+
+/// The MCP server behind `/mcp`.
+fn add_gateway(builder: Builder, settings: &Settings) -> Result<Builder> {
+    let gateway = match &settings.mcp {
+        None => return Ok(builder),
+        Some(Program::Command(line)) => Gateway::command(line),
+        Some(Program::Http(_)) => return Err(anyhow!("mcp: only commands so far")),
+    };
+    let gateway =
+        gateway.max_children(settings.max_children).trust_annotations(settings.trust_annotations);
+    Ok(builder.mcp(gateway))
+}
+
+/// The agent: a child process, a backend, or the built-in example.
+fn add_agent(builder: Builder, settings: &Settings) -> Result<Builder> {
     Ok(match &settings.agent {
         None => builder.agent(Example::default()),
         Some(Program::Command(line)) => {

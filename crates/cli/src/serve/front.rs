@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use axum::Router;
 use rejoin::service::{Service, ServiceSettings};
-use rejoin::web::{self, AllowList, Allowed, WebSettings};
+use rejoin::web::{self, AllowList, Allowed, McpSettings, WebSettings};
 
 use super::health::{self, Health};
 use super::opening::log_bounds;
@@ -67,6 +67,7 @@ fn web_settings(config: &Config) -> WebSettings {
         reconnect_backoff: settings.reconnect_backoff.clone(),
         max_reconnect_attempts: settings.max_reconnect_attempts,
         sse_keep_alive: settings.sse_keep_alive,
+        mcp: McpSettings { retry: settings.sse_retry, max_bytes: bytes(settings.max_mcp_bytes) },
     }
 }
 

@@ -135,7 +135,7 @@ settings! {
     /// The agent: a command, run once for each session, or the URL of a backend.
     agent: Maybe<Program> = Absent("a built-in example") => Now;
     /// The MCP server: a command, run once for each session, or the URL of a Streamable HTTP server.
-    mcp: Maybe<Program> = Absent("a built-in example") => Later("MCP");
+    mcp: Maybe<Program> = Absent("a built-in example") => Now;
     /// How long a child process without work is kept.
     child_idle_ttl: Time = Text("1h") => Now;
     /// Child processes at the same time; when it is reached, idle ones are stopped.
@@ -144,11 +144,11 @@ settings! {
 
 "MCP" {
     /// The largest MCP message that is read.
-    max_mcp_bytes: Size = Text("16MiB"), at_least "1KiB" => Later("MCP");
+    max_mcp_bytes: Size = Text("16MiB"), at_least "1KiB" => Now;
     /// How often an SSE stream gets a comment to keep it open.
     sse_keep_alive: Time = Text("15s"), at_least "1ms" => Now;
     /// After what time an SSE client should come back when its stream ends.
-    sse_retry: Time = Text("3s"), at_least "1ms" => Later("MCP");
+    sse_retry: Time = Text("3s"), at_least "1ms" => Now;
     /// How long results and finished tasks are kept to be fetched again.
     result_retention: Time = Text("1h") => Later("MCP");
     /// Lets clients of `/sse` choose the id of a new session. Without authentication such an id is a
@@ -168,7 +168,7 @@ settings! {
     modern_upstream: ModernUpstream = Text("per_principal") => Later("MCP");
     /// Whether a tool's own word that it only reads, or is idempotent, is enough to run it again after
     /// a crash.
-    trust_annotations: Switch = Text("true") => Later("MCP");
+    trust_annotations: Switch = Text("true") => Now;
     /// Adds the tool `reconnect_session`, and tokens in results, to the MCP server behind the gateway.
     /// The built-in one always has them.
     session_tools: Switch = Text("false") => Later("MCP");

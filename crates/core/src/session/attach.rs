@@ -19,6 +19,19 @@ pub struct AttachRequest {
     pub attach: Attach,
     /// Where it wants to go on; nothing for a session that was made for it just now.
     pub asked: Option<Asked>,
+    /// What it is told once it is attached.
+    pub interest: Interest,
+}
+
+/// What an attachment is told once it is attached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Interest {
+    /// Everything after its position; it must show signs of life.
+    #[default]
+    Events,
+    /// Only that it is over: it stands for somebody whose streams read the log themselves, and whose
+    /// transport looks after them.
+    Presence,
 }
 
 /// A client is attached: the first thing it is told.
@@ -52,6 +65,8 @@ pub(super) struct Attachment {
     pub(super) generation: Option<Generation>,
     /// Where it asked to go on.
     asked: Option<Asked>,
+    /// What it is told.
+    pub(super) interest: Interest,
     /// How far it has been sent.
     pub(super) reader: super::deliver::Reader,
     /// When it was last heard of and must be again.
@@ -60,9 +75,10 @@ pub(super) struct Attachment {
 
 impl Session {
     pub(super) fn on_attach(&mut self, request: AttachRequest, now: Timestamp) {
-        let AttachRequest { attachment, attach, asked } = request;
+        let AttachRequest { attachment, attach, asked, interest } = request;
         let pulse = super::deadlines::Pulse::starting(now, &self.settings);
-        let waiting = Attachment { generation: None, asked, reader: Default::default(), pulse };
+        let reader = super::deliver::Reader::default();
+        let waiting = Attachment { generation: None, asked, interest, reader, pulse };
         self.attachments.insert(attachment, waiting);
         self.emit(Output::Attach { attachment, attach: Box::new(attach) });
     }
@@ -110,10 +126,13 @@ impl Session {
             Resume::Refuse(_) => (record.head, None),
         };
         client.reader.start(after, record.head);
-        let replay_from = after.next();
+        let (replay_from, interest) = (after.next(), client.interest);
         let token = attached.token;
         let confirmed = Confirmed { resumed, record, replay_from, gap, token };
         self.tell(attachment, Tell::Confirmed(Box::new(confirmed)));
+        if interest == Interest::Presence {
+            return;
+        }
         if let Some(gap) = gap {
             self.tell_gap(attachment, gap);
         }

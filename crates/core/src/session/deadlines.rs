@@ -11,7 +11,8 @@
 //! The deadline of a session without a client is not here: it is the store's, so that a hundred
 //! thousand parked sessions need no task of their own.
 
-use super::{LeaveReason, Session, Settings, Tell};
+use super::attach::Attachment;
+use super::{Interest, LeaveReason, Session, Settings, Tell};
 use crate::codes::CloseCode;
 use crate::ids::AttachmentId;
 use crate::time::Timestamp;
@@ -67,10 +68,10 @@ impl Pulse {
 impl Session {
     /// When [`super::Input::Tick`] is next needed.
     pub fn next_deadline(&self) -> Option<Timestamp> {
-        let pulses = self
-            .attachments
-            .values()
-            .map(|client| client.pulse.next_heartbeat.min(client.pulse.lost_at(&self.settings)));
+        let pulses =
+            self.attachments.values().filter(|client| client.interest == Interest::Events).map(
+                |client| client.pulse.next_heartbeat.min(client.pulse.lost_at(&self.settings)),
+            );
         pulses.chain(self.export_due()).min()
     }
 
@@ -99,6 +100,9 @@ impl Session {
     fn check_pulse(&mut self, attachment: AttachmentId, now: Timestamp) {
         let settings = &self.settings;
         let Some(client) = self.attachments.get_mut(&attachment) else { return };
+        if client.interest == Interest::Presence {
+            return;
+        }
         let pulse = &mut client.pulse;
         let due = pulse.next_heartbeat <= now;
         let missed_too_many = due && pulse.unanswered >= settings.max_heartbeat_misses;
@@ -128,7 +132,7 @@ impl Session {
 
     fn export_due(&self) -> Option<Timestamp> {
         // To somebody who is not confirmed yet nothing would be sent, and the change be forgotten.
-        let wanted = self.export.waits && self.has_client();
+        let wanted = self.export.waits && self.readers().next().is_some();
         let soonest = |last| last + self.settings.auto_export_interval;
         wanted.then(|| self.export.last.map_or(Timestamp::default(), soonest))
     }
@@ -136,9 +140,16 @@ impl Session {
     fn export(&mut self, now: Timestamp) {
         self.export.waits = false;
         self.export.last = Some(now);
-        let attached = self.attachments.iter().filter(|(_, client)| client.generation.is_some());
-        for attachment in attached.map(|(id, _)| *id).collect::<Vec<_>>() {
+        for attachment in self.readers().collect::<Vec<_>>() {
             self.tell(attachment, Tell::State);
         }
+    }
+
+    /// Those who are confirmed, and told everything.
+    fn readers(&self) -> impl Iterator<Item = AttachmentId> {
+        let reads = |client: &Attachment| {
+            client.generation.is_some() && client.interest == Interest::Events
+        };
+        self.attachments.iter().filter(move |(_, client)| reads(client)).map(|(id, _)| *id)
     }
 }

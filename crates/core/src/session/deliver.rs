@@ -2,7 +2,7 @@
 //! as fast as its transport takes it: a late joiner, a slow reader, a reconnect and a live stream are
 //! the same code. At most one page is on its way to a client, so a slow one costs no memory.
 
-use super::{Output, Session, Tell};
+use super::{Interest, Output, Session, Tell};
 use crate::ids::AttachmentId;
 use crate::page::Page;
 use crate::position::{Seq, SeqRange};
@@ -46,7 +46,8 @@ impl Session {
         let head = self.record.head;
         let Some(client) = self.attachments.get_mut(&attachment) else { return };
         let reader = &mut client.reader;
-        let can_take = client.generation.is_some() && !reader.busy && reader.reading.is_none();
+        let reads = client.generation.is_some() && client.interest == Interest::Events;
+        let can_take = reads && !reader.busy && reader.reading.is_none();
         if can_take && reader.cursor < head {
             let after = reader.cursor;
             reader.reading = Some(after);

@@ -31,7 +31,7 @@ mod publish;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-pub use attach::{AttachRequest, Confirmed, LeaveReason};
+pub use attach::{AttachRequest, Confirmed, Interest, LeaveReason};
 pub use publish::{Covering, Publication, PublishRefused, Published, Workload};
 
 use self::attach::Attachment;

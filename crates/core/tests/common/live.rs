@@ -24,8 +24,8 @@ use rejoin_core::page::{Body, Page, StoredEntry, StoredEvent};
 use rejoin_core::position::SeqRange;
 use rejoin_core::resume::{Asked, Gap};
 use rejoin_core::session::{
-    AttachRequest, Covering, Input, LeaveReason, Message, Output, Publication, Session, Settings,
-    Tell, Ticket,
+    AttachRequest, Covering, Input, Interest, LeaveReason, Message, Output, Publication, Session,
+    Settings, Tell, Ticket,
 };
 use rejoin_core::state::{Append, Attach, SessionState, TakeLease};
 use rejoin_core::{AttachmentId, InSeq, Seq, Timestamp};
@@ -131,7 +131,8 @@ impl Live {
     }
 
     pub fn attaches(&mut self, client: AttachmentId, asked: Option<Asked>, attach: Attach) {
-        let request = AttachRequest { attachment: client, attach, asked };
+        let request =
+            AttachRequest { attachment: client, attach, asked, interest: Interest::Events };
         self.happens(Input::Attach(Box::new(request)));
     }
 

@@ -12,10 +12,6 @@
 
 mod feed;
 mod hear;
-mod lines;
-mod places;
-mod process;
-mod spawner;
 
 use std::ffi::OsString;
 use std::pin::pin;
@@ -30,9 +26,9 @@ use tokio::time::timeout;
 
 use self::feed::feed;
 use self::hear::{hear, log_errors};
-use self::places::{Place, Places};
-use self::process::{LONGEST_END, Pipes, Process, Program};
 use crate::agent::{Agent, Seat, stopped};
+use crate::child::places::{Place, Places};
+use crate::child::process::{LONGEST_END, Pipes, Process, Program};
 
 /// How many children there are at most, unless somebody says otherwise.
 pub const MAX_CHILDREN: usize = 64;
@@ -95,7 +91,7 @@ impl Command {
 #[async_trait]
 impl Agent for Command {
     async fn run(&self, seat: Seat) {
-        let Some(place) = self.places.take(&seat).await else { return };
+        let Some(place) = self.places.take(&seat.orders).await else { return };
         match Process::spawn(&self.program).await {
             Ok((process, pipes)) => talk(seat, place, process, pipes).await,
             Err(error) => {

@@ -161,7 +161,7 @@ impl SeatKeeper {
 impl Driver {
     /// Starts the agent if there is something to do and it is not there; lets it go if there is not.
     pub(super) fn look_after_agent(&mut self) {
-        if self.shared.agent.is_none() {
+        if self.agent().is_none() {
             return;
         }
         let now = self.shared.clock.now();
@@ -199,7 +199,8 @@ impl Driver {
         }
         let workload = self.session.workload();
         let Some(since) = agent.idle_from(workload, now) else { return agent.order(Orders::Work) };
-        let until = since + self.shared.settings.agent_idle_ttl;
+        let kind = self.session.record().about.kind;
+        let until = since + self.shared.settings.idle_ttl(kind);
         if since > now {
             agent.order(Orders::Work);
             self.seat.look_at = Some(since);
@@ -232,7 +233,7 @@ impl Driver {
     /// Everything the agent goes on from has been read: it begins, unless it was stopped meanwhile.
     pub(super) fn start_agent(&mut self, start: Option<Box<Start>>) {
         self.seat.agent = Occupant::None;
-        let (Some(start), Some(agent)) = (start, self.shared.agent.clone()) else { return };
+        let (Some(start), Some(agent)) = (start, self.agent().cloned()) else { return };
         if self.seat.lease != Lease::Held(start.term) || self.session.is_over() {
             return;
         }

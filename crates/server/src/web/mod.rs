@@ -3,6 +3,7 @@
 //! | path | file |
 //! |---|---|
 //! | `/ws` | `ws/` |
+//! | `/mcp` | `mcp/` |
 //! | `/api/sessions…`, `/api/mcp/sessions…`, `/api/audit` | `api/` |
 //!
 //! Before any of them stands the gate (`gate.rs`), and every call is made by somebody (`visitor.rs`).
@@ -11,6 +12,7 @@
 mod answer;
 mod api;
 mod gate;
+mod mcp;
 mod visitor;
 mod ws;
 
@@ -28,6 +30,7 @@ use rejoin_core::Timestamp;
 use rejoin_core::record::Record;
 
 pub use gate::{AllowList, Allowed, gate};
+pub use mcp::McpSettings;
 
 use crate::access::Authenticate;
 use crate::service::Service;
@@ -48,6 +51,8 @@ pub struct WebSettings {
     pub max_reconnect_attempts: u32,
     /// A stream of events that has nothing to say says so this often.
     pub sse_keep_alive: Duration,
+    /// How MCP clients are treated.
+    pub mcp: McpSettings,
 }
 
 impl Default for WebSettings {
@@ -59,6 +64,7 @@ impl Default for WebSettings {
             reconnect_backoff: rejoin_core::limits::BACKOFF.to_vec(),
             max_reconnect_attempts: rejoin_core::limits::MAX_ATTEMPTS,
             sse_keep_alive: Duration::from_secs(15),
+            mcp: McpSettings::default(),
         }
     }
 }
@@ -79,6 +85,7 @@ pub fn router(service: Service, access: Arc<dyn Authenticate>, settings: WebSett
         .route("/ws", any(ws::upgrade))
         .route("/metrics", get(metrics))
         .merge(api::routes(front.settings.max_frame_bytes))
+        .merge(mcp::routes(&front.settings.mcp))
         .with_state(front);
     gate(routes, allowed)
 }

@@ -9,9 +9,9 @@ use rejoin_core::session::Publication;
 use tokio::io::AsyncRead;
 use tokio::sync::watch;
 
-use super::lines::{Bounds, Line, Lines};
 use crate::agent::{Orders, Saying, Voice};
 use crate::agents::AgentCounts;
+use crate::child::lines::{Bounds, Line, Lines};
 use crate::error::PublishError;
 use crate::event::{EventRefused, Spoken};
 

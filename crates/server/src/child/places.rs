@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
-use crate::agent::{Orders, Seat};
+use crate::agent::Orders;
 
 /// All places of an agent. Whoever comes first has one first.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(crate) struct Places {
     free: Arc<Semaphore>,
     taken: Mutex<Taken>,
     /// Woken when somebody may have become idle.
@@ -33,7 +33,7 @@ struct Sitter {
 
 /// A place, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(crate) struct Place {
     places: Arc<Places>,
     number: u64,
     asked_to_go: Arc<Notify>,
@@ -41,18 +41,18 @@ pub(super) struct Place {
 }
 
 impl Places {
-    pub(super) fn new(count: usize) -> Arc<Self> {
+    pub(crate) fn new(count: usize) -> Arc<Self> {
         let free = Arc::new(Semaphore::new(count.clamp(1, Semaphore::MAX_PERMITS)));
         Arc::new(Self { free, taken: Mutex::default(), idle: Notify::new() })
     }
 
     /// Waits for a place; nothing if the agent is told to stop before there is one.
-    pub(super) async fn take(self: &Arc<Self>, seat: &Seat) -> Option<Place> {
+    pub(crate) async fn take(self: &Arc<Self>, orders: &watch::Receiver<Orders>) -> Option<Place> {
         if let Ok(permit) = Arc::clone(&self.free).try_acquire_owned() {
-            return Some(self.sit(permit, seat));
+            return Some(self.sit(permit, orders));
         }
         let _waiting = Waiting::new(self);
-        let mut orders = seat.orders.clone();
+        let mut orders = orders.clone();
         let free = Arc::clone(&self.free).acquire_owned();
         tokio::pin!(free);
         loop {
@@ -62,7 +62,7 @@ impl Places {
             let for_work = *orders.borrow_and_update() == Orders::Work;
             self.make_room(for_work);
             tokio::select! {
-                permit = &mut free => return Some(self.sit(permit.ok()?, seat)),
+                permit = &mut free => return Some(self.sit(permit.ok()?, &orders)),
                 () = idle => {}
                 changed = orders.changed() => {
                     if changed.is_err() || orders.borrow().is_stop() {
@@ -73,9 +73,13 @@ impl Places {
         }
     }
 
-    fn sit(self: &Arc<Self>, permit: OwnedSemaphorePermit, seat: &Seat) -> Place {
+    fn sit(
+        self: &Arc<Self>,
+        permit: OwnedSemaphorePermit,
+        orders: &watch::Receiver<Orders>,
+    ) -> Place {
         let asked_to_go = Arc::new(Notify::new());
-        let (orders, asked) = (seat.orders.clone(), Arc::clone(&asked_to_go));
+        let (orders, asked) = (orders.clone(), Arc::clone(&asked_to_go));
         let mut taken = self.lock();
         taken.last += 1;
         let number = taken.last;
@@ -109,7 +113,7 @@ impl Places {
 
 impl Place {
     /// Waits until the one who sits here has to make room, being idle.
-    pub(super) async fn needed(&self, mut orders: watch::Receiver<Orders>) {
+    pub(crate) async fn needed(&self, mut orders: watch::Receiver<Orders>) {
         loop {
             tokio::select! {
                 () = self.asked_to_go.notified() => {

@@ -6,7 +6,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
 
 /// Reads lines up to a bound. Of longer ones only the beginning is kept, and not even that for long.
 #[derive(Debug)]
-pub(super) struct Lines<R> {
+pub(crate) struct Lines<R> {
     reader: BufReader<R>,
     bounds: Bounds,
     line: Vec<u8>,
@@ -15,28 +15,28 @@ pub(super) struct Lines<R> {
 
 /// How long lines may be.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
+pub(crate) struct Bounds {
     /// The longest that is read whole.
-    pub(super) whole: usize,
+    pub(crate) whole: usize,
     /// What is kept of one that is longer.
-    pub(super) of_longer: usize,
+    pub(crate) of_longer: usize,
 }
 
 /// A line without its end.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub(crate) enum Line {
     Whole(Vec<u8>),
     TooLong(Vec<u8>),
 }
 
 impl<R: AsyncRead + Unpin> Lines<R> {
-    pub(super) fn new(from: R, bounds: Bounds) -> Self {
+    pub(crate) fn new(from: R, bounds: Bounds) -> Self {
         Self { reader: BufReader::new(from), bounds, line: Vec::new(), too_long: false }
     }
 
     /// The next line; nothing at the end. What follows the last line break is a line too. Nothing is
     /// lost if it is dropped.
-    pub(super) async fn next(&mut self) -> io::Result<Option<Line>> {
+    pub(crate) async fn next(&mut self) -> io::Result<Option<Line>> {
         loop {
             let chunk = self.reader.fill_buf().await?;
             let ended = chunk.is_empty();

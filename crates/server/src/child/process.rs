@@ -22,35 +22,35 @@ const AFTER_CLOSING: Duration = Duration::from_secs(1);
 const AFTER_TERM: Duration = Duration::from_secs(2);
 
 /// How long all of that takes at most.
-pub(super) const LONGEST_END: Duration = AFTER_CLOSING.saturating_add(AFTER_TERM);
+pub(crate) const LONGEST_END: Duration = AFTER_CLOSING.saturating_add(AFTER_TERM);
 
 /// Variables with secrets of ours, and those that begin so.
 const OUR_SECRETS: [&str; 2] = ["MCP_SESSION_SECRET", "REJOIN_"];
 
 /// What is run.
 #[derive(Clone, Debug)]
-pub(super) struct Program {
-    pub(super) name: OsString,
-    pub(super) arguments: Vec<OsString>,
+pub(crate) struct Program {
+    pub(crate) name: OsString,
+    pub(crate) arguments: Vec<OsString>,
 }
 
 /// A running child. Dropping it kills its group; tokio's reaper sees to it that no zombie stays.
 #[derive(Debug)]
-pub(super) struct Process {
+pub(crate) struct Process {
     child: Child,
     group: Group,
 }
 
 /// The ends of its pipes.
 #[derive(Debug)]
-pub(super) struct Pipes {
-    pub(super) stdin: ChildStdin,
-    pub(super) stdout: ChildStdout,
-    pub(super) stderr: ChildStderr,
+pub(crate) struct Pipes {
+    pub(crate) stdin: ChildStdin,
+    pub(crate) stdout: ChildStdout,
+    pub(crate) stderr: ChildStderr,
 }
 
 impl Process {
-    pub(super) async fn spawn(program: &Program) -> io::Result<(Self, Pipes)> {
+    pub(crate) async fn spawn(program: &Program) -> io::Result<(Self, Pipes)> {
         let mut command = Command::new(&program.name);
         command.args(&program.arguments);
         for (name, _) in std::env::vars_os() {
@@ -74,7 +74,7 @@ impl Process {
 
     /// Waits until the child has ended, and ends what it left running. Nothing is lost if it is
     /// dropped.
-    pub(super) async fn exited(&mut self) -> io::Result<ExitStatus> {
+    pub(crate) async fn exited(&mut self) -> io::Result<ExitStatus> {
         let status = self.child.wait().await;
         // At once, while the number of the group can't have been given to another process yet.
         self.group.kill();
@@ -84,7 +84,7 @@ impl Process {
 
     /// Ends the child: `closing` closes its standard input; then it has a while to end by itself, a
     /// while after SIGTERM, and then no more.
-    pub(super) async fn end(&mut self, closing: impl Future<Output = ()>) {
+    pub(crate) async fn end(&mut self, closing: impl Future<Output = ()>) {
         let gently = async {
             closing.await;
             self.exited().await
@@ -118,24 +118,24 @@ mod group {
 
     /// The child's process group, until the child has been waited for.
     #[derive(Debug)]
-    pub(super) struct Group(Option<Pid>);
+    pub(crate) struct Group(Option<Pid>);
 
     impl Group {
-        pub(super) fn of(child: &Child) -> Self {
+        pub(crate) fn of(child: &Child) -> Self {
             let id = child.id().and_then(|id| i32::try_from(id).ok());
             Self(id.and_then(Pid::from_raw))
         }
 
-        pub(super) fn terminate(&self) {
+        pub(crate) fn terminate(&self) {
             self.signal(Signal::TERM);
         }
 
-        pub(super) fn kill(&self) {
+        pub(crate) fn kill(&self) {
             self.signal(Signal::KILL);
         }
 
         /// The number may be another's from now on.
-        pub(super) fn forget(&mut self) {
+        pub(crate) fn forget(&mut self) {
             self.0 = None;
         }
 
@@ -148,7 +148,7 @@ mod group {
     }
 
     /// The child leads a group of its own, and dies if we do.
-    pub(super) fn lead(command: &mut Command) {
+    pub(crate) fn lead(command: &mut Command) {
         command.process_group(0);
         #[cfg(target_os = "linux")]
         die_with_us(command);
@@ -183,16 +183,16 @@ mod group {
 
     /// There are no groups here: only the child itself is ended, by `kill_on_drop`.
     #[derive(Debug)]
-    pub(super) struct Group;
+    pub(crate) struct Group;
 
     impl Group {
-        pub(super) fn of(_: &Child) -> Self {
+        pub(crate) fn of(_: &Child) -> Self {
             Self
         }
-        pub(super) fn terminate(&self) {}
-        pub(super) fn kill(&self) {}
-        pub(super) fn forget(&mut self) {}
+        pub(crate) fn terminate(&self) {}
+        pub(crate) fn kill(&self) {}
+        pub(crate) fn forget(&mut self) {}
     }
 
-    pub(super) fn lead(_: &mut Command) {}
+    pub(crate) fn lead(_: &mut Command) {}
 }

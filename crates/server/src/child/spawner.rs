@@ -27,7 +27,7 @@ static SPAWNER: LazyLock<io::Result<mpsc::Sender<Job>>> = LazyLock::new(|| {
 });
 
 /// Starts a child. If nobody waits for it any more by then it is killed at once, as the command says.
-pub(super) async fn spawn(mut command: Command) -> io::Result<Child> {
+pub(crate) async fn spawn(mut command: Command) -> io::Result<Child> {
     let no_thread = || io::Error::other("there is no thread to start a child on");
     let spawner = SPAWNER.as_ref().map_err(|_| no_thread())?;
     let (reply, child) = oneshot::channel();

@@ -1,0 +1,162 @@
+//! What the client sent.
+
+use rejoin_core::InSeq;
+use rejoin_core::page::StoredEntry;
+use serde::Deserialize;
+
+use super::desk::{Closing, Desk};
+use super::pending::Pending;
+use crate::mcp::logged::{Entry, StreamName};
+use crate::mcp::message::{Kind, Message, RequestId, RpcError, code};
+
+/// The request with which a client introduces itself.
+pub(super) const INITIALIZE: &str = "initialize";
+
+/// What a client says when it is ready.
+pub(super) const INITIALIZED: &str = "notifications/initialized";
+
+/// What either side says when it does not want an answer any more.
+pub(super) const CANCELLED: &str = "notifications/cancelled";
+
+impl Desk<'_> {
+    pub(super) async fn on_entry(&mut self, stored: StoredEntry) -> Result<(), Closing> {
+        let in_seq = stored.in_seq;
+        if self.keeping.book().is_answered(in_seq) {
+            return Ok(()); // it is handed over again only for the sake of one before it
+        }
+        let Some(entry) = Entry::from_body(&stored.body) else {
+            tracing::error!(session = %self.session, %in_seq, "an entry that is no MCP message");
+            return self.covered(in_seq).await;
+        };
+        let here_before = self.shared.hubs.was_handed(&self.session, in_seq);
+        let maybe_handed = entry.process != self.shared.process || here_before;
+        let Entry { message, stream, .. } = entry;
+        match message.kind().clone() {
+            Kind::Request { id, .. } => {
+                self.on_request(in_seq, id, stream, message, maybe_handed).await
+            }
+            // Whoever it was for has gone with it.
+            Kind::Notification { .. } | Kind::Response { .. } if maybe_handed => {
+                self.covered(in_seq).await
+            }
+            Kind::Notification { method } => {
+                self.on_notification(&method, &message).await?;
+                self.covered(in_seq).await
+            }
+            Kind::Response { id, .. } => {
+                self.on_response(id, &message).await?;
+                self.covered(in_seq).await
+            }
+        }
+    }
+
+    async fn on_request(
+        &mut self,
+        in_seq: InSeq,
+        id: RequestId,
+        stream: StreamName,
+        message: Message,
+        maybe_handed: bool,
+    ) -> Result<(), Closing> {
+        let twin = self.requests.by_id(&id);
+        self.busy();
+        self.requests.insert(in_seq, Pending::new(id, stream, message));
+        if twin.is_some() {
+            let error = RpcError::new(
+                code::INVALID_REQUEST,
+                "a request with this id is under way: every request needs an id of its own",
+            );
+            return self.answer_error(in_seq, &error).await;
+        }
+        if let Err(error) = self.ensure_link(in_seq).await? {
+            return self.answer_all_errors(&error).await;
+        }
+        if maybe_handed { self.hand_again(in_seq).await } else { self.hand(in_seq).await }
+    }
+
+    /// Hands a request to the server behind.
+    pub(super) async fn hand(&mut self, in_seq: InSeq) -> Result<(), Closing> {
+        let Some(pending) = self.requests.get(in_seq) else { return Ok(()) };
+        let text = pending.message.with_id(&RequestId::number(in_seq.get()));
+        self.shared.hubs.hand(&self.session, in_seq);
+        self.tell_server(text).await;
+        Ok(())
+    }
+
+    /// Writes to the server behind. If it has gone that is noticed where it is listened to.
+    pub(super) async fn tell_server(&mut self, text: String) {
+        if let Some(link) = &self.link {
+            let _ = link.to.send(text).await;
+        }
+    }
+
+    async fn on_notification(&mut self, method: &str, message: &Message) -> Result<(), Closing> {
+        match method {
+            INITIALIZED => {
+                self.keeping.change().initialized = true;
+                self.tell_server(message.text().to_owned()).await;
+            }
+            CANCELLED => self.on_cancelled(message).await?,
+            _ => self.tell_server(message.text().to_owned()).await,
+        }
+        Ok(())
+    }
+
+    /// The client does not want an answer any more: none need come, so the request ends here.
+    async fn on_cancelled(&mut self, message: &Message) -> Result<(), Closing> {
+        let named = message.cancelled_id().and_then(|id| self.requests.by_id(&id));
+        let Some(in_seq) = named else { return Ok(()) };
+        let is_handshake = self.requests.get(in_seq).is_some_and(|p| p.method() == INITIALIZE);
+        if is_handshake {
+            return Ok(()); // the protocol does not allow it
+        }
+        let text = message.with_cancelled_id(&RequestId::number(in_seq.get()));
+        self.tell_server(text).await;
+        self.finish(in_seq, None).await
+    }
+
+    /// The client answers a question of the server's.
+    async fn on_response(
+        &mut self,
+        id: Option<RequestId>,
+        message: &Message,
+    ) -> Result<(), Closing> {
+        let ours = id.and_then(|id| serde_json::from_str::<String>(id.as_json()).ok());
+        match ours.and_then(|id| self.questions.remove(&id)) {
+            Some(theirs) => self.tell_server(message.with_id(&theirs)).await,
+            // The server that asked has gone.
+            None => tracing::debug!(session = %self.session, "an answer to nobody's question"),
+        }
+        Ok(())
+    }
+
+    /// Answers whatever is under way with an error.
+    pub(super) async fn answer_all_errors(&mut self, error: &RpcError) -> Result<(), Closing> {
+        for in_seq in self.requests.entries() {
+            self.answer_error(in_seq, error).await?;
+        }
+        Ok(())
+    }
+
+    /// Notes what a request that succeeded has set up.
+    pub(super) fn note_set_up(&mut self, pending: &Pending) {
+        #[derive(Default, Deserialize)]
+        struct Resource {
+            uri: String,
+        }
+        let params = pending.message.params().map(ToOwned::to_owned);
+        let uri = || pending.message.read_params::<Resource>().uri;
+        match pending.method() {
+            "logging/setLevel" => self.keeping.change().level = params,
+            "resources/subscribe" => {
+                if let Some(params) = params {
+                    self.keeping.change().subscriptions.insert(uri(), params);
+                }
+            }
+            "resources/unsubscribe" => {
+                self.keeping.change().subscriptions.remove(&uri());
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Reaching the server behind, and introducing the client to it again if it is not the first one that this
+//! session has.
+
+use std::time::Duration;
+
+use rejoin_core::InSeq;
+use serde_json::json;
+use serde_json::value::{RawValue, to_raw_value};
+use tokio::time::timeout;
+
+use super::client_side::{INITIALIZE, INITIALIZED};
+use super::desk::{Closing, Desk};
+use super::rerun::{LISTS, digest};
+use crate::agent::stopped;
+use crate::mcp::NEWEST_REVISION;
+use crate::mcp::logged::StreamName;
+use crate::mcp::message::{Kind, Message, RequestId, RpcError, code, notification, request};
+use crate::mcp::upstream::Unreachable;
+
+/// The waits between attempts to reach a server.
+const WAITS: [Duration; 6] = [
+    Duration::from_millis(100),
+    Duration::from_millis(300),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(4),
+    Duration::from_secs(8),
+];
+
+/// How long a server may take to answer a question of ours. Some are downloaded when they are started.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Desk<'_> {
+    /// Sees to it that there is a server to hand a request to. It is tried for a while; then the reason
+    /// is returned for which there is none.
+    pub(super) async fn ensure_link(
+        &mut self,
+        in_seq: InSeq,
+    ) -> Result<Result<(), RpcError>, Closing> {
+        if self.link.is_some() {
+            return Ok(Ok(()));
+        }
+        let introduces = self.requests.get(in_seq).is_some_and(|p| p.method() == INITIALIZE);
+        let mut waits = WAITS.iter();
+        loop {
+            let why = match self.connect(introduces).await? {
+                Ok(()) => return Ok(Ok(())),
+                Err(why) => why,
+            };
+            self.link = None;
+            tracing::warn!(session = %self.session, %why, "an MCP server can't be reached");
+            let Some(wait) = waits.next() else {
+                let sentence = format!("the MCP server is not available: {why}");
+                let error = RpcError::new(code::UPSTREAM_UNAVAILABLE, sentence);
+                return Ok(Err(error.because("upstream_unavailable")));
+            };
+            self.pause(*wait).await?;
+        }
+    }
+
+    async fn pause(&self, wait: Duration) -> Result<(), Closing> {
+        match timeout(wait, stopped(&mut self.orders.clone())).await {
+            Ok(_) => Err(Closing::Told),
+            Err(_) => Ok(()),
+        }
+    }
+
+    async fn connect(&mut self, introduces: bool) -> Result<Result<(), Unreachable>, Closing> {
+        let place = match &self.gateway.places {
+            Some(places) => Some(places.take(&self.orders).await.ok_or(Closing::Told)?),
+            None => None,
+        };
+        self.annotations = None;
+        let mut orders = self.orders.clone();
+        let connecting = self.gateway.upstream.connect(&self.session);
+        let link = tokio::select! {
+            biased;
+            _ = stopped(&mut orders) => return Err(Closing::Told),
+            link = connecting => link,
+        };
+        match link {
+            Ok(link) => (self.link, self.place) = (Some(link), place),
+            Err(why) => return Ok(Err(why)),
+        }
+        if self.keeping.book().handshake.is_none() && introduces {
+            return Ok(Ok(())); // the client's own request does it
+        }
+        let introduced = self.introduce().await?;
+        if introduced.is_ok() {
+            self.set_up_again().await?;
+        }
+        Ok(introduced)
+    }
+
+    /// Makes the client known to the server, in its own words if it has ever said any.
+    async fn introduce(&mut self) -> Result<Result<(), Unreachable>, Closing> {
+        let known = self.keeping.book().handshake.clone();
+        let params = match &known {
+            Some(handshake) => handshake.params.clone(),
+            None => our_own_words(),
+        };
+        let answer = match self.ask(INITIALIZE, Some(&*params)).await? {
+            Ok(answer) => answer,
+            Err(why) => return Ok(Err(why)),
+        };
+        if let Kind::Response { failed: true, .. } = answer.kind() {
+            return Ok(Err(Unreachable::Refused(answer.text().into())));
+        }
+        let result = answer.result().unwrap_or(RawValue::NULL).to_owned();
+        if known.is_none() {
+            let book = self.keeping.change();
+            (book.handshake, book.initialized) =
+                (Some(super::book::Handshake { params, result }), true);
+        }
+        if self.keeping.book().initialized {
+            self.tell_server(notification(INITIALIZED, &json!({}))).await;
+        }
+        Ok(Ok(()))
+    }
+
+    /// Makes the calls again by which the client had set the server up, and tells it what is different.
+    async fn set_up_again(&mut self) -> Result<(), Closing> {
+        let book = self.keeping.book().clone();
+        let level = book.level.map(|params| ("logging/setLevel", params));
+        let subscriptions =
+            book.subscriptions.into_values().map(|params| ("resources/subscribe", params));
+        for (method, params) in level.into_iter().chain(subscriptions) {
+            if let Err(why) = self.ask(method, Some(&params)).await? {
+                tracing::warn!(session = %self.session, method, %why, "could not be set up again");
+                return Ok(());
+            }
+        }
+        if book.initialized && book.handshake.is_some() {
+            self.tell_restarted().await?;
+            self.compare_lists(&book.lists).await?;
+        }
+        Ok(())
+    }
+
+    /// What a server kept in its memory is gone with it. Nothing can bring that back, so it is said.
+    async fn tell_restarted(&mut self) -> Result<(), Closing> {
+        tracing::info!(session = %self.session, "an MCP server was started again for this session");
+        let params = json!({
+            "level": "warning",
+            "logger": "rejoin",
+            "data": "The MCP server was started again; what it kept in memory for this session is gone.",
+        });
+        let text = notification("notifications/message", &params);
+        self.say(StreamName::general(), &text).await
+    }
+
+    async fn compare_lists(
+        &mut self,
+        known: &std::collections::BTreeMap<String, String>,
+    ) -> Result<(), Closing> {
+        for (method, changed) in LISTS {
+            let Some(before) = known.get(method) else { continue };
+            let Ok(answer) = self.ask(method, None).await? else { return Ok(()) };
+            let Some(now) = digest(&answer).filter(|now| now != before) else { continue };
+            self.keeping.change().lists.insert(method.to_owned(), now);
+            let text = notification(changed, &json!({}));
+            self.say(StreamName::general(), &text).await?;
+        }
+        Ok(())
+    }
+
+    /// Asks the server something for ourselves. What else it says meanwhile takes its usual way.
+    pub(super) async fn ask(
+        &mut self,
+        method: &str,
+        params: Option<&RawValue>,
+    ) -> Result<Result<Message, Unreachable>, Closing> {
+        self.own += 1;
+        let id = RequestId::text(&format!("rejoin-{}", self.own));
+        self.tell_server(request(&id, method, params)).await;
+        let mut orders = self.orders.clone();
+        let answer = tokio::select! {
+            biased;
+            _ = stopped(&mut orders) => return Err(Closing::Told),
+            answer = timeout(PATIENCE, self.listen_for(&id)) => answer,
+        };
+        match answer {
+            Ok(Ok(Some(message))) => Ok(Ok(message)),
+            Ok(Ok(None)) => Ok(Err(Unreachable::WentAway)),
+            Ok(Err(closing)) => Err(closing),
+            Err(_) => Ok(Err(Unreachable::Silent(method.into()))),
+        }
+    }
+
+    /// Listens until an answer comes; nothing if the server goes before.
+    async fn listen_for(&mut self, id: &RequestId) -> Result<Option<Message>, Closing> {
+        loop {
+            let Some(link) = &mut self.link else { return Ok(None) };
+            let Some(heard) = link.from.recv().await else { return Ok(None) };
+            match Message::parse(&heard.text) {
+                Ok(message) if is_answer_to(&message, id) => return Ok(Some(message)),
+                Ok(message) => Box::pin(self.on_message(message, heard.during)).await?,
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// The server has gone: what was under way runs again or is answered for.
+    pub(super) async fn on_lost(&mut self) -> Result<(), Closing> {
+        if let Some(link) = self.link.take() {
+            link.close().await;
+        }
+        self.place = None;
+        self.withdraw_questions().await?;
+        for in_seq in self.requests.entries() {
+            match self.ensure_link(in_seq).await? {
+                Ok(()) => self.hand_again(in_seq).await?,
+                Err(error) => return self.answer_all_errors(&error).await,
+            }
+        }
+        Ok(())
+    }
+
+    /// Nobody waits for the answers to what the server had asked.
+    async fn withdraw_questions(&mut self) -> Result<(), Closing> {
+        for (id, _) in std::mem::take(&mut self.questions) {
+            let params = json!({ "requestId": id, "reason": "the MCP server went away" });
+            let text = notification(super::client_side::CANCELLED, &params);
+            let stream = self.requests.newest_stream().unwrap_or_else(StreamName::general);
+            self.say(stream, &text).await?;
+        }
+        Ok(())
+    }
+}
+
+fn is_answer_to(message: &Message, asked: &RequestId) -> bool {
+    matches!(message.kind(), Kind::Response { id: Some(id), .. } if id == asked)
+}
+
+/// How a session is introduced whose client never did that itself.
+fn our_own_words() -> Box<RawValue> {
+    let words = json!({
+        "protocolVersion": NEWEST_REVISION,
+        "capabilities": {},
+        "clientInfo": { "name": "rejoin", "version": env!("CARGO_PKG_VERSION") },
+    });
+    to_raw_value(&words).unwrap_or_default()
+}

@@ -1,0 +1,99 @@
+//! Between the two logs of an MCP session and the server behind it.
+//!
+//! The gateway is the agent of MCP sessions: it takes entries from the in log and hands them to the server,
+//! and publishes what the server says. It answers for every request that the server can't answer any more,
+//! so that nothing hangs, and hands nothing over a second time that may have had an effect.
+//!
+//! | file | concern |
+//! |---|---|
+//! | `book.rs` | what must be known to go on after anything died |
+//! | `pending.rs` | requests under way, and which stream a message belongs to |
+//! | `desk.rs` | one session's gateway: what it holds, and what it does when |
+//! | `client_side.rs` | what the client sent |
+//! | `server_side.rs` | what the server behind said |
+//! | `connect.rs` | reaching the server, and introducing the client again |
+//! | `rerun.rs` | what becomes of a request that the server died over |
+
+mod book;
+mod client_side;
+mod connect;
+mod desk;
+mod pending;
+mod rerun;
+mod server_side;
+
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+pub(crate) use book::Book;
+
+use self::desk::Desk;
+use super::upstream::{Child, Upstream};
+use crate::agent::{Agent, Seat};
+use crate::agents::MAX_CHILDREN;
+use crate::child::places::Places;
+use crate::child::process::LONGEST_END;
+
+/// The largest message, unless somebody says otherwise.
+const MAX_BYTES: usize = 16 * 1024 * 1024;
+
+/// How long what it still has to say may take when its session ends or the server stops.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Keeps MCP sessions alive before a server that knows nothing of it.
+///
+/// ```no_run
+/// # use std::sync::Arc;
+/// use rejoin::mcp::Gateway;
+/// # use rejoin::{Sessions, store::MemoryStore};
+/// # fn start() -> Result<Sessions, rejoin::store::Unavailable> {
+/// let gateway = Gateway::command("npx -y @modelcontextprotocol/server-everything");
+/// Sessions::builder(Arc::new(MemoryStore::default())).mcp(gateway).start()
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Gateway {
+    upstream: Upstream,
+    /// Places for children; nothing if the server is no child of ours.
+    places: Option<Arc<Places>>,
+    trusts_annotations: bool,
+}
+
+impl Gateway {
+    /// Before a command that speaks MCP on its standard input and output: one process a session, started
+    /// when first needed. The line is read as `sh -c` does.
+    pub fn command(line: impl Into<OsString>) -> Self {
+        let upstream = Upstream::Child(Child::shell(line, MAX_BYTES));
+        Self { upstream, places: Some(Places::new(MAX_CHILDREN)), trusts_annotations: true }
+    }
+
+    /// With at most so many children at a time. When there are so many and another session needs one,
+    /// the child that has been idle longest is stopped; if none is, the session waits.
+    #[must_use]
+    pub fn max_children(mut self, count: usize) -> Self {
+        self.places = self.places.map(|_| Places::new(count));
+        self
+    }
+
+    /// Whether a tool's own word is taken for it that it only reads, or may run twice; otherwise no call
+    /// is made again when the server died over it.
+    #[must_use]
+    pub fn trust_annotations(mut self, trust: bool) -> Self {
+        self.trusts_annotations = trust;
+        self
+    }
+}
+
+#[async_trait]
+impl Agent for Gateway {
+    async fn run(&self, seat: Seat) {
+        Desk::open(self, seat).work().await;
+    }
+
+    fn last_words(&self) -> Duration {
+        LONGEST_END + LAST_WORDS
+    }
+}

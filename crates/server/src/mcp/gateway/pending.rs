@@ -1,0 +1,180 @@
+//! Requests of the client that the server behind has not answered yet.
+
+use std::collections::BTreeMap;
+
+use rejoin_core::InSeq;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::mcp::logged::StreamName;
+use crate::mcp::message::{Message, RequestId};
+
+/// One request under way.
+#[derive(Debug)]
+pub(super) struct Pending {
+    /// The id that the client gave it.
+    pub(super) id: RequestId,
+    /// The stream that its answer goes to.
+    pub(super) stream: StreamName,
+    /// The request as it came, to hand it over again.
+    pub(super) message: Message,
+    /// What progress is reported under.
+    token: Option<Box<str>>,
+    /// The furthest that was reported: progress only ever grows, also when the request runs again.
+    progress: Option<f64>,
+}
+
+/// All of a session's, by the entry they came with, which is also their id towards the server behind.
+#[derive(Debug, Default)]
+pub(super) struct Requests(BTreeMap<InSeq, Pending>);
+
+impl Pending {
+    pub(super) fn new(id: RequestId, stream: StreamName, message: Message) -> Self {
+        #[derive(Default, Deserialize)]
+        struct Params<'a> {
+            #[serde(borrow, default, rename = "_meta")]
+            meta: Meta<'a>,
+        }
+        #[derive(Default, Deserialize)]
+        struct Meta<'a> {
+            #[serde(borrow, default, rename = "progressToken")]
+            token: Option<&'a RawValue>,
+        }
+        let token = message.read_params::<Params<'_>>().meta.token.map(|raw| raw.get().into());
+        Self { id, stream, message, token, progress: None }
+    }
+
+    pub(super) fn method(&self) -> &str {
+        self.message.method().unwrap_or_default()
+    }
+
+    /// The tool that it calls, if it calls one.
+    pub(super) fn tool(&self) -> Option<String> {
+        #[derive(Default, Deserialize)]
+        struct Params {
+            name: String,
+        }
+        let calls = self.method() == "tools/call";
+        calls.then(|| self.message.read_params::<Params>().name)
+    }
+}
+
+/// A report of progress, as far as the gateway looks.
+#[derive(Default, Deserialize)]
+struct Progress<'a> {
+    #[serde(borrow, rename = "progressToken")]
+    token: Option<&'a RawValue>,
+    progress: Option<f64>,
+}
+
+impl Requests {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn insert(&mut self, in_seq: InSeq, pending: Pending) {
+        self.0.insert(in_seq, pending);
+    }
+
+    pub(super) fn get(&self, in_seq: InSeq) -> Option<&Pending> {
+        self.0.get(&in_seq)
+    }
+
+    pub(super) fn remove(&mut self, in_seq: InSeq) -> Option<Pending> {
+        self.0.remove(&in_seq)
+    }
+
+    /// Their entries, oldest first.
+    pub(super) fn entries(&self) -> Vec<InSeq> {
+        self.0.keys().copied().collect()
+    }
+
+    /// The one that the client knows by this id.
+    pub(super) fn by_id(&self, id: &RequestId) -> Option<InSeq> {
+        self.0.iter().rev().find(|(_, pending)| pending.id == *id).map(|(in_seq, _)| *in_seq)
+    }
+
+    /// The stream that a message of the server belongs to, which may have come on the stream of one
+    /// request; nothing if it is for the general stream.
+    pub(super) fn stream_of(&self, message: &Message, during: Option<u64>) -> Option<StreamName> {
+        let named = during.and_then(|number| self.0.get(&InSeq::new(number)));
+        let audible = || self.0.values().filter(|pending| !pending.stream.is_answer_only());
+        let only = || audible().next().filter(|_| audible().count() == 1);
+        let found = named.or_else(only).or_else(|| self.by_token(message).map(|(_, found)| found));
+        found.map(|pending| pending.stream.clone())
+    }
+
+    /// The stream of the newest one that can be told something.
+    pub(super) fn newest_stream(&self) -> Option<StreamName> {
+        let newest = self.0.values().rev().find(|pending| !pending.stream.is_answer_only());
+        newest.map(|pending| pending.stream.clone())
+    }
+
+    /// Whether a report of progress says more than the last.
+    pub(super) fn advances(&mut self, message: &Message) -> bool {
+        let report: Progress<'_> = message.read_params();
+        let Some((in_seq, _)) = self.by_token(message) else { return true };
+        let Some(pending) = self.0.get_mut(&in_seq) else { return true };
+        let further = pending.progress.is_none_or(|known| report.progress > Some(known));
+        if further {
+            pending.progress = report.progress;
+        }
+        further
+    }
+
+    fn by_token(&self, message: &Message) -> Option<(InSeq, &Pending)> {
+        let report: Progress<'_> = message.read_params();
+        let token = report.token?.get();
+        let has = |pending: &Pending| pending.token.as_deref() == Some(token);
+        self.0.iter().rev().find(|(_, pending)| has(pending)).map(|(in_seq, p)| (*in_seq, p))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn requests(tokens: &[&str]) -> Requests {
+        let mut requests = Requests::default();
+        for (index, token) in tokens.iter().enumerate() {
+            let number = index as u64 + 1;
+            let text = format!(
+                r#"{{"jsonrpc":"2.0","id":{number},"method":"tools/call","params":{{"name":"t","_meta":{{"progressToken":{token}}}}}}}"#
+            );
+            let stream = StreamName::from_random(number.to_be_bytes());
+            let message = Message::parse(&text).unwrap();
+            let pending = Pending::new(RequestId::number(number), stream, message);
+            requests.insert(InSeq::new(number), pending);
+        }
+        requests
+    }
+
+    fn progress(token: &str, progress: &str) -> Message {
+        let text = format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"progress":{progress}}}}}"#
+        );
+        Message::parse(&text).unwrap()
+    }
+
+    fn stream(number: u64) -> Option<StreamName> {
+        Some(StreamName::from_random(number.to_be_bytes()))
+    }
+
+    #[test]
+    fn a_message_goes_to_its_request() {
+        let one = requests(&["7"]);
+        assert_eq!(one.stream_of(&progress("8", "1"), None), stream(1));
+        let two = requests(&["7", "\"b\""]);
+        assert_eq!(two.stream_of(&progress("\"b\"", "1"), None), stream(2));
+        assert_eq!(two.stream_of(&progress("9", "1"), None), None);
+        assert_eq!(two.stream_of(&progress("9", "1"), Some(2)), stream(2));
+        assert_eq!(two.newest_stream(), stream(2));
+    }
+
+    #[test]
+    fn progress_only_ever_grows() {
+        let mut one = requests(&["7"]);
+        let reports = ["1", "2.5", "2", "2.5", "3"].map(|p| one.advances(&progress("7", p)));
+        assert_eq!(reports, [true, true, false, false, true]);
+    }
+}

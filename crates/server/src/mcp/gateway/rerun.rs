@@ -1,0 +1,139 @@
+//! What becomes of a request that the server behind died over, or that may have been handed to one before
+//! Rejoin itself died. It runs again if it only reads, or its tool says that it may; of every other one
+//! nobody can know what it did, and the client is told that.
+
+use std::collections::HashMap;
+
+use rejoin_core::InSeq;
+use serde::Deserialize;
+use sha2::{Digest as _, Sha256};
+
+use super::desk::{Closing, Desk};
+use super::pending::Pending;
+use crate::mcp::message::{Message, RpcError, code, read};
+
+/// How often a request is handed over again.
+const MOST_RERUNS: u8 = 2;
+
+/// What a tool says of itself.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub(crate) struct Annotations {
+    #[serde(default, rename = "readOnlyHint")]
+    read_only: bool,
+    #[serde(default, rename = "idempotentHint")]
+    idempotent: bool,
+}
+
+impl Annotations {
+    fn may_run_again(self) -> bool {
+        self.read_only || self.idempotent
+    }
+}
+
+/// A page of `tools/list`.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Tools {
+    tools: Vec<Tool>,
+    next_cursor: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Tool {
+    name: String,
+    annotations: Annotations,
+}
+
+/// Pages of a list that are read at most.
+const MOST_PAGES: usize = 100;
+
+impl Desk<'_> {
+    /// Runs a request again that may have been handed over before, or says that nobody knows.
+    pub(super) async fn hand_again(&mut self, in_seq: InSeq) -> Result<(), Closing> {
+        if !self.may_run_again(in_seq).await? {
+            let error = RpcError::new(
+                code::OUTCOME_UNKNOWN,
+                "outcome unknown: the MCP server went away while this request was under way; it may \
+                 or may not have taken effect",
+            );
+            return self.answer_error(in_seq, &error.because("upstream_lost")).await;
+        }
+        *self.keeping.change().reruns.entry(in_seq.get()).or_default() += 1;
+        self.publish(Vec::new()).await?;
+        self.flush().await?; // counted before it runs, or a crash would let it run without end
+        tracing::info!(session = %self.session, %in_seq, "a request runs again");
+        self.hand(in_seq).await
+    }
+
+    async fn may_run_again(&mut self, in_seq: InSeq) -> Result<bool, Closing> {
+        let reruns = self.keeping.book().reruns.get(&in_seq.get()).copied().unwrap_or(0);
+        let Some(pending) = self.requests.get(in_seq) else { return Ok(false) };
+        if reruns >= MOST_RERUNS {
+            return Ok(false);
+        }
+        if only_reads(pending.method()) {
+            return Ok(true);
+        }
+        let Some(tool) = pending.tool().filter(|_| self.gateway.trusts_annotations) else {
+            return Ok(false);
+        };
+        if self.annotations.is_none() {
+            self.annotations = self.ask_for_annotations().await?;
+        }
+        let said = self.annotations.as_ref().and_then(|tools| tools.get(&tool));
+        Ok(said.is_some_and(|said| said.may_run_again()))
+    }
+
+    /// Asks the server what its tools say of themselves; nothing if it does not answer.
+    async fn ask_for_annotations(
+        &mut self,
+    ) -> Result<Option<HashMap<String, Annotations>>, Closing> {
+        let (mut all, mut cursor) = (HashMap::new(), None::<String>);
+        for _ in 0..MOST_PAGES {
+            let params = cursor.map(|cursor| serde_json::json!({ "cursor": cursor }));
+            let params = params.and_then(|params| serde_json::value::to_raw_value(&params).ok());
+            let Ok(answer) = self.ask("tools/list", params.as_deref()).await? else {
+                return Ok(None);
+            };
+            let page: Tools = read(answer.result());
+            all.extend(page.tools.into_iter().map(|tool| (tool.name, tool.annotations)));
+            cursor = page.next_cursor;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        Ok(Some(all))
+    }
+}
+
+/// Requests that change nothing, whatever the server.
+fn only_reads(method: &str) -> bool {
+    let named = ["initialize", "ping", "resources/read", "prompts/get", "completion/complete"];
+    method.ends_with("/list") || named.contains(&method)
+}
+
+/// A digest of the list that the client has been given; nothing if it asked for something else, or for a
+/// later page.
+pub(super) fn list_digest(pending: &Pending, answer: &Message) -> Option<String> {
+    #[derive(Default, Deserialize)]
+    struct Page {
+        cursor: Option<String>,
+    }
+    let known = LISTS.iter().any(|(method, _)| *method == pending.method());
+    let first = pending.message.read_params::<Page>().cursor.is_none();
+    (known && first).then(|| digest(answer)).flatten()
+}
+
+/// A digest of a result.
+pub(super) fn digest(answer: &Message) -> Option<String> {
+    let digest = Sha256::digest(answer.result()?.get());
+    Some(digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// The lists of a server, and what a client is told when one has changed.
+pub(super) const LISTS: [(&str, &str); 3] = [
+    ("tools/list", "notifications/tools/list_changed"),
+    ("prompts/list", "notifications/prompts/list_changed"),
+    ("resources/list", "notifications/resources/list_changed"),
+];

@@ -1,0 +1,296 @@
+//! What the streams of one MCP session share in this process: whether somebody is there, who reads which
+//! stream, and what has been handed to the server behind.
+//!
+//! A session is attached while it has an open stream or a request under way. Its streams are readers of the
+//! log like any other; the one attachment that stands for all of them is kept here, and let go a moment
+//! after the last of them has gone, so that a client that calls without a standing stream does not come and
+//! go with every call.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use rejoin_core::record::{Record, Transport};
+use rejoin_core::session::Tell;
+use rejoin_core::{InSeq, Seq, SessionId};
+use rejoin_store::{Store, Unavailable};
+use tokio::sync::{Notify, watch};
+
+use super::Book;
+use super::logged::StreamName;
+use crate::attachment::{Attachment, Told};
+use crate::sessions::{Client, Sessions};
+
+/// How long a session stays attached after its last stream has ended.
+const LINGERS: Duration = Duration::from_secs(1);
+
+/// What is known in this process of all MCP sessions that are in use.
+#[derive(Debug, Default)]
+pub(crate) struct Hubs {
+    hubs: Mutex<HashMap<SessionId, Weak<Hub>>>,
+    /// Entries that were handed to the server behind and are not dealt with yet. They outlive the hub:
+    /// nothing may be handed over a second time only because nobody was there in between.
+    handed: Mutex<HashMap<SessionId, BTreeSet<InSeq>>>,
+}
+
+/// What the streams of one session share.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    session: SessionId,
+    state: Mutex<State>,
+    /// Held while the attachment is made, so that one is made at a time.
+    attaching: tokio::sync::Mutex<()>,
+    /// Woken when the last one who was present may have gone.
+    gone: Notify,
+    /// Counts how often the connections were cut.
+    cuts: watch::Sender<u64>,
+    /// The revision that was agreed upon, once it is known.
+    revision: OnceLock<Box<str>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// How many are present.
+    present: usize,
+    /// Whether somebody keeps an attachment for them; which one, for others may have taken over.
+    attached: Option<u64>,
+    attachments: u64,
+    /// Who reads each stream: the last who came.
+    readers: HashMap<StreamName, Arc<Notify>>,
+    /// How far the general stream has been read.
+    general: Option<Seq>,
+}
+
+/// Somebody is there, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Present(Arc<Hub>);
+
+/// The right to write a stream, until somebody else comes for it.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    hub: Arc<Hub>,
+    stream: StreamName,
+    replaced: Arc<Notify>,
+}
+
+impl Hubs {
+    /// The hub of a session.
+    pub(crate) fn of(&self, session: &SessionId) -> Arc<Hub> {
+        let mut hubs = lock(&self.hubs);
+        if let Some(hub) = hubs.get(session).and_then(Weak::upgrade) {
+            return hub;
+        }
+        if hubs.len() >= hubs.capacity() {
+            hubs.retain(|_, hub| hub.strong_count() > 0); // before the map would grow
+        }
+        let hub = Arc::new(Hub {
+            session: session.clone(),
+            state: Mutex::default(),
+            attaching: tokio::sync::Mutex::default(),
+            gone: Notify::new(),
+            cuts: watch::Sender::new(0),
+            revision: OnceLock::new(),
+        });
+        hubs.insert(session.clone(), Arc::downgrade(&hub));
+        hub
+    }
+
+    /// Notes that an entry is being handed to the server behind.
+    pub(crate) fn hand(&self, session: &SessionId, in_seq: InSeq) {
+        lock(&self.handed).entry(session.clone()).or_default().insert(in_seq);
+    }
+
+    /// Whether an entry was handed to a server behind by this process.
+    pub(crate) fn was_handed(&self, session: &SessionId, in_seq: InSeq) -> bool {
+        lock(&self.handed).get(session).is_some_and(|handed| handed.contains(&in_seq))
+    }
+
+    /// Notes that an entry is dealt with.
+    pub(crate) fn settled(&self, session: &SessionId, in_seq: InSeq) {
+        let mut handed = lock(&self.handed);
+        if let Some(entries) = handed.get_mut(session) {
+            entries.remove(&in_seq);
+            if entries.is_empty() {
+                handed.remove(session);
+            }
+        }
+    }
+
+    /// Forgets a session that is over.
+    pub(crate) fn forget(&self, session: &SessionId) {
+        lock(&self.handed).remove(session);
+    }
+}
+
+impl Hub {
+    /// Says that somebody is there: the session is attached if it was not. Where `anew` is set it is
+    /// attached again in any case, under the next generation: a stream has been replaced.
+    pub(crate) async fn enter(
+        self: &Arc<Self>,
+        sessions: &Sessions,
+        record: &Record,
+        transport: Transport,
+        anew: bool,
+    ) -> Present {
+        let present = self.count_in();
+        let _one_at_a_time = self.attaching.lock().await;
+        if anew || self.lock().attached.is_none() {
+            self.attach(sessions, record, transport).await;
+        }
+        present
+    }
+
+    /// The same for somebody who is there only as long as another is.
+    pub(crate) fn count_in(self: &Arc<Self>) -> Present {
+        self.lock().present += 1;
+        Present(Arc::clone(self))
+    }
+
+    async fn attach(self: &Arc<Self>, sessions: &Sessions, record: &Record, transport: Transport) {
+        let principal = record.about.principal.clone();
+        let client = Client { principal, transport, asked: None, token: None };
+        // If it fails the session is over or the store is: whoever reads the log is told so.
+        let Ok(mut attachment) = sessions.be_present(&self.session, client).await else { return };
+        let confirmed = attachment.next().await;
+        if matches!(confirmed, Some(Told::Tell(Tell::Confirmed(_)))) {
+            let number = {
+                let mut state = self.lock();
+                state.attachments += 1;
+                state.attached = Some(state.attachments);
+                state.attachments
+            };
+            tokio::spawn(keep(Arc::clone(self), attachment, number));
+        }
+    }
+
+    /// Takes a stream over from whoever reads it.
+    pub(crate) fn read(self: &Arc<Self>, stream: &StreamName) -> Reading {
+        let replaced = Arc::new(Notify::new());
+        let before = self.lock().readers.insert(stream.clone(), Arc::clone(&replaced));
+        if let Some(before) = before {
+            before.notify_one();
+        }
+        Reading { hub: Arc::clone(self), stream: stream.clone(), replaced }
+    }
+
+    /// Whether somebody reads a stream.
+    pub(crate) fn is_read(&self, stream: &StreamName) -> bool {
+        self.lock().readers.contains_key(stream)
+    }
+
+    /// How far the general stream has been read in this process.
+    pub(crate) fn general(&self) -> Option<Seq> {
+        self.lock().general
+    }
+
+    /// Notes how far the general stream has been read.
+    pub(crate) fn general_read(&self, seq: Seq) {
+        let mut state = self.lock();
+        state.general = state.general.max(Some(seq));
+    }
+
+    /// The revision that client and server have agreed upon; nothing before they have.
+    pub(crate) async fn revision(&self, store: &dyn Store) -> Result<Option<&str>, Unavailable> {
+        if self.revision.get().is_none() {
+            let snapshot = store.snapshot(&self.session).await?;
+            let book = Book::from_body(snapshot.as_ref().map(|snapshot| &snapshot.body));
+            if let Some(revision) = book.revision() {
+                let _ = self.revision.set(revision.into()); // somebody else read the same
+            }
+        }
+        Ok(self.revision.get().map(|revision| &**revision))
+    }
+
+    /// Changes when the connections are to be cut.
+    pub(crate) fn cuts(&self) -> watch::Receiver<u64> {
+        self.cuts.subscribe()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+}
+
+/// Keeps the attachment until nobody has been there for a while, or it is taken away.
+async fn keep(hub: Arc<Hub>, mut attachment: Attachment, number: u64) {
+    loop {
+        tokio::select! {
+            told = attachment.next() => match told {
+                Some(Told::Tell(_)) => {}
+                Some(Told::Leave(_)) | None => break hub.taken_away(number),
+            },
+            () = hub.nobody_for_a_while() => {
+                if hub.let_go(number) {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+impl Hub {
+    async fn nobody_for_a_while(&self) {
+        loop {
+            let gone = self.gone.notified();
+            if self.lock().present > 0 {
+                gone.await;
+                continue;
+            }
+            tokio::time::sleep(LINGERS).await;
+            return;
+        }
+    }
+
+    /// Nobody may have come meanwhile.
+    fn let_go(&self, number: u64) -> bool {
+        let mut state = self.lock();
+        let go = state.present == 0 || state.attached != Some(number);
+        if go && state.attached == Some(number) {
+            state.attached = None;
+        }
+        go
+    }
+
+    /// The driver has ended the attachment: somebody cut the connection, or the session is over. If
+    /// another one has taken its place the streams go on.
+    fn taken_away(&self, number: u64) {
+        let mut state = self.lock();
+        if state.attached == Some(number) {
+            state.attached = None;
+            drop(state);
+            self.cuts.send_modify(|cuts| *cuts += 1);
+        }
+    }
+}
+
+impl Reading {
+    /// Waits until somebody else has come for the stream.
+    pub(crate) async fn replaced(&self) {
+        self.replaced.notified().await;
+    }
+}
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.present -= 1;
+        if state.present == 0 {
+            drop(state);
+            self.0.gone.notify_waiters();
+        }
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        let mut state = self.hub.lock();
+        let ours = |known: &Arc<Notify>| Arc::ptr_eq(known, &self.replaced);
+        if state.readers.get(&self.stream).is_some_and(ours) {
+            state.readers.remove(&self.stream);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

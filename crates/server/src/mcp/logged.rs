@@ -1,0 +1,175 @@
+//! MCP messages as they stand in the two logs.
+//!
+//! What the client sent is an entry of the in log: the message, the stream that its answer goes to, and the
+//! process that took it in (if that is another one, nobody knows whether the message had been handed on).
+//! What the server sent is an event of the out log, in the form that all events have: the message is its
+//! content; its metadata says which stream it belongs to and which entry it answers.
+
+use std::fmt;
+
+use rejoin_core::page::Body;
+use rejoin_core::{InSeq, ProcessId};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::message::Message;
+
+/// Names one stream of a session: the answer to one POST, or the stream that a GET opens.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct StreamName(Box<str>);
+
+impl StreamName {
+    /// The stream that a GET without a position opens: of what belongs to no request.
+    pub(crate) fn general() -> Self {
+        Self("g".into())
+    }
+
+    /// A stream for a POST.
+    pub(crate) fn from_random(bytes: [u8; 8]) -> Self {
+        Self(format!("r{:016x}", u64::from_be_bytes(bytes)).into())
+    }
+
+    /// A stream that carries nothing but answers: its client accepts no server-sent events.
+    pub(crate) fn answers_only(bytes: [u8; 8]) -> Self {
+        Self(format!("a{:016x}", u64::from_be_bytes(bytes)).into())
+    }
+
+    /// Whether it carries nothing but answers.
+    pub(crate) fn is_answer_only(&self) -> bool {
+        self.0.starts_with('a')
+    }
+
+    /// A name that a client gave back.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let good =
+            (1..=32).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric());
+        good.then(|| Self(text.into()))
+    }
+}
+
+impl fmt::Display for StreamName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// An entry of the in log.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    /// The process that took it in.
+    pub(crate) process: ProcessId,
+    /// Where its answer goes.
+    pub(crate) stream: StreamName,
+    pub(crate) message: Message,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredEntry<'a> {
+    process: ProcessId,
+    stream: StreamName,
+    #[serde(borrow)]
+    message: &'a RawValue,
+}
+
+impl Entry {
+    /// The bytes to store.
+    pub(crate) fn to_body(&self) -> Body {
+        let message = serde_json::from_str(self.message.text()).unwrap_or(RawValue::NULL);
+        let stored =
+            StoredEntry { process: self.process.clone(), stream: self.stream.clone(), message };
+        serde_json::to_vec(&stored).unwrap_or_default().into()
+    }
+
+    /// What was stored; nothing if it is none of ours.
+    pub(crate) fn from_body(body: &[u8]) -> Option<Self> {
+        let stored: StoredEntry<'_> = serde_json::from_slice(body).ok()?;
+        let message = Message::parse(stored.message.get()).ok()?;
+        Some(Self { process: stored.process, stream: stored.stream, message })
+    }
+}
+
+/// An event of the out log.
+#[derive(Debug)]
+pub(crate) struct Event<'a> {
+    /// The message; nothing if a request just ends, because it was cancelled.
+    pub(crate) message: Option<&'a str>,
+    /// The stream it belongs to.
+    pub(crate) stream: StreamName,
+    /// The entry that it answers, if it does.
+    pub(crate) answers: Option<InSeq>,
+}
+
+#[derive(Deserialize)]
+struct StoredEvent<'a> {
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+    metadata: Metadata,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Metadata {
+    stream: StreamName,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    answers: Option<u64>,
+}
+
+impl<'a> Event<'a> {
+    /// The bytes to store: `{"event":…,"content":<the message>,"metadata":{…}}`.
+    pub(crate) fn to_body(&self) -> Body {
+        let name = match (self.answers, self.message) {
+            (_, None) => "mcp.cancelled",
+            (Some(_), Some(_)) => "mcp.response",
+            (None, Some(_)) => "mcp.message",
+        };
+        let metadata =
+            Metadata { stream: self.stream.clone(), answers: self.answers.map(InSeq::get) };
+        let metadata = serde_json::to_string(&metadata).unwrap_or_default();
+        let content = self.message.unwrap_or("null");
+        format!(r#"{{"event":"{name}","content":{content},"metadata":{metadata}}}"#)
+            .into_bytes()
+            .into()
+    }
+
+    /// What was stored; nothing if it is none of ours.
+    pub(crate) fn from_body(body: &'a [u8]) -> Option<Self> {
+        let stored: StoredEvent<'a> = serde_json::from_slice(body).ok()?;
+        let Metadata { stream, answers } = stored.metadata;
+        let message = stored.content.map(RawValue::get);
+        Some(Self { message, stream, answers: answers.map(InSeq::new) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_keeps_its_message_as_it_came() {
+        let text = r#"{"jsonrpc":"2.0", "id":1,"method":"a","x":1.50}"#;
+        let entry = Entry {
+            process: ProcessId::from_random([1; 9]),
+            stream: StreamName::from_random([2; 8]),
+            message: Message::parse(text).unwrap(),
+        };
+        let again = Entry::from_body(&entry.to_body()).unwrap();
+        assert_eq!((again.message.text(), &again.stream), (text, &entry.stream));
+        assert_eq!(again.process, entry.process);
+    }
+
+    #[test]
+    fn an_event_is_stored_like_every_other_event() {
+        let stream = StreamName::general();
+        let event = Event { message: Some(r#"{"a": 1}"#), stream, answers: Some(InSeq::new(4)) };
+        let body = event.to_body();
+        assert_eq!(
+            std::str::from_utf8(&body).unwrap(),
+            r#"{"event":"mcp.response","content":{"a": 1},"metadata":{"stream":"g","answers":4}}"#
+        );
+        let again = Event::from_body(&body).unwrap();
+        assert_eq!((again.message, again.answers), (event.message, event.answers));
+        let end = Event { message: None, stream: StreamName::general(), answers: None }.to_body();
+        assert_eq!(Event::from_body(&end).unwrap().message, None);
+        assert!(Event::from_body(br#"{"event":"agent.failed","metadata":{}}"#).is_none());
+    }
+}

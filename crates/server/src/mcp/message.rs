@@ -1,0 +1,392 @@
+//! JSON-RPC messages as they came. They are looked at, never rewritten: only an id is cut out and another
+//! put in its place, so that unknown methods, fields and their order pass untouched.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::event::check_depth;
+
+/// A JSON-RPC id as it was written: a string or a number.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct RequestId(Box<str>);
+
+/// One message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Message {
+    text: Box<str>,
+    kind: Kind,
+}
+
+/// What a message is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Request {
+        id: RequestId,
+        method: Box<str>,
+    },
+    Notification {
+        method: Box<str>,
+    },
+    /// An answer; without an id if whoever answered could not read it.
+    Response {
+        id: Option<RequestId>,
+        failed: bool,
+    },
+}
+
+/// Why something is no message.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NoMessage {
+    #[error("it is no JSON: {0}")]
+    Unreadable(String),
+    #[error("it is no JSON-RPC 2.0 message: {0}")]
+    Invalid(&'static str),
+}
+
+/// The parts that matter, where they stand in the text.
+#[derive(Deserialize)]
+struct Shape<'a> {
+    #[serde(borrow)]
+    jsonrpc: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    method: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    params: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    result: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+/// A `null` that is there is a result, unlike none.
+fn present<'de: 'a, 'a, D: serde::Deserializer<'de>>(
+    from: D,
+) -> Result<Option<&'a RawValue>, D::Error> {
+    <&RawValue>::deserialize(from).map(Some)
+}
+
+impl RequestId {
+    /// An id that is a number.
+    pub(crate) fn number(number: u64) -> Self {
+        Self(number.to_string().into())
+    }
+
+    /// An id that is a string, of characters that need no escapes.
+    pub(crate) fn text(text: &str) -> Self {
+        Self(format!("\"{text}\"").into())
+    }
+
+    /// An id as it stands in a message.
+    pub(crate) fn parse(raw: &str) -> Option<Self> {
+        let first = raw.bytes().next()?;
+        let good = first == b'"' || first == b'-' || first.is_ascii_digit();
+        good.then(|| Self(raw.into()))
+    }
+
+    /// As it was written.
+    pub(crate) fn as_json(&self) -> &str {
+        &self.0
+    }
+
+    /// The number that it is, if it is one of ours.
+    pub(crate) fn as_number(&self) -> Option<u64> {
+        self.0.parse().ok()
+    }
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Message {
+    /// Reads one message.
+    pub(crate) fn parse(text: &str) -> Result<Self, NoMessage> {
+        let text = one_line(text.trim());
+        check_depth(text.as_bytes()).map_err(|error| NoMessage::Unreadable(error.to_string()))?;
+        let shape: Shape<'_> =
+            serde_json::from_str(&text).map_err(|error| match error.classify() {
+                serde_json::error::Category::Data => {
+                    NoMessage::Invalid("its members have other types")
+                }
+                _ => NoMessage::Unreadable(error.to_string()),
+            })?;
+        let kind = shape.kind()?;
+        Ok(Self { text: text.into(), kind })
+    }
+
+    /// What it is.
+    pub(crate) fn kind(&self) -> &Kind {
+        &self.kind
+    }
+
+    /// The whole of it, in one line.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The method, of a request or a notification.
+    pub(crate) fn method(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Request { method, .. } | Kind::Notification { method } => Some(method),
+            Kind::Response { .. } => None,
+        }
+    }
+
+    /// The parameters as they were written.
+    pub(crate) fn params(&self) -> Option<&RawValue> {
+        self.shape().params
+    }
+
+    /// The parameters, as far as `T` knows them; its default if there are none of that form.
+    pub(crate) fn read_params<'a, T: Deserialize<'a> + Default>(&'a self) -> T {
+        read(self.params())
+    }
+
+    /// The result as it was written.
+    pub(crate) fn result(&self) -> Option<&RawValue> {
+        self.shape().result
+    }
+
+    /// The same message under another id.
+    pub(crate) fn with_id(&self, id: &RequestId) -> String {
+        match self.shape().id {
+            Some(known) => splice(&self.text, known.get(), id.as_json()),
+            None => self.text.to_string(),
+        }
+    }
+
+    /// The id that a cancellation names, and the same message with another one.
+    pub(crate) fn cancelled_id(&self) -> Option<RequestId> {
+        RequestId::parse(self.cancelled()?)
+    }
+
+    pub(crate) fn with_cancelled_id(&self, id: &RequestId) -> String {
+        match self.cancelled() {
+            Some(known) => splice(&self.text, known, id.as_json()),
+            None => self.text.to_string(),
+        }
+    }
+
+    fn cancelled(&self) -> Option<&str> {
+        #[derive(Deserialize, Default)]
+        struct Params<'a> {
+            #[serde(borrow, rename = "requestId")]
+            request_id: Option<&'a RawValue>,
+        }
+        self.read_params::<Params<'_>>().request_id.map(RawValue::get)
+    }
+
+    /// The same message with another result.
+    pub(crate) fn with_result(&self, result: &str) -> String {
+        match self.result() {
+            Some(known) => splice(&self.text, known.get(), result),
+            None => self.text.to_string(),
+        }
+    }
+
+    fn shape(&self) -> Shape<'_> {
+        read(Some(&self.text))
+    }
+}
+
+impl Shape<'_> {
+    fn kind(&self) -> Result<Kind, NoMessage> {
+        if self.jsonrpc.as_deref() != Some("2.0") {
+            return Err(NoMessage::Invalid("`jsonrpc` must be \"2.0\""));
+        }
+        let id = match self.id.map(|raw| RequestId::parse(raw.get())) {
+            Some(None) => return Err(NoMessage::Invalid("`id` must be a string or a number")),
+            Some(Some(id)) => Some(id),
+            None => None,
+        };
+        match (&self.method, id, self.result.is_some(), self.error.is_some()) {
+            (Some(method), Some(id), false, false) => {
+                Ok(Kind::Request { id, method: method.as_ref().into() })
+            }
+            (Some(method), None, false, false) => {
+                Ok(Kind::Notification { method: method.as_ref().into() })
+            }
+            (None, id, result, error) if result != error => {
+                Ok(Kind::Response { id, failed: error })
+            }
+            _ => Err(NoMessage::Invalid("it must have a method, a result or an error")),
+        }
+    }
+}
+
+impl Default for Shape<'_> {
+    fn default() -> Self {
+        let (jsonrpc, method) = (None, None);
+        Self { jsonrpc, id: None, method, params: None, result: None, error: None }
+    }
+}
+
+/// What raw JSON says, as far as `T` knows it; its default if it is of another form.
+pub(crate) fn read<'a, T: Deserialize<'a> + Default>(raw: Option<impl AsJson<'a>>) -> T {
+    raw.and_then(|raw| serde_json::from_str(raw.as_json()).ok()).unwrap_or_default()
+}
+
+/// JSON that was read before, or is known to be some.
+pub(crate) trait AsJson<'a> {
+    fn as_json(self) -> &'a str;
+}
+
+impl<'a> AsJson<'a> for &'a RawValue {
+    fn as_json(self) -> &'a str {
+        self.get()
+    }
+}
+
+impl<'a> AsJson<'a> for &'a str {
+    fn as_json(self) -> &'a str {
+        self
+    }
+}
+
+impl<'a> AsJson<'a> for &'a Box<str> {
+    fn as_json(self) -> &'a str {
+        self
+    }
+}
+
+/// JSON without line breaks: those in it stand between its parts, never inside a text.
+fn one_line(text: &str) -> Cow<'_, str> {
+    match text.contains(['\n', '\r']) {
+        true => text.replace(['\n', '\r'], " ").into(),
+        false => text.into(),
+    }
+}
+
+/// `text` with `other` in place of `part`, which is a slice of it.
+fn splice(text: &str, part: &str, other: &str) -> String {
+    let from = part.as_ptr().addr() - text.as_ptr().addr();
+    let mut spliced = String::with_capacity(text.len() + other.len());
+    spliced.push_str(&text[..from]);
+    spliced.push_str(other);
+    spliced.push_str(&text[from + part.len()..]);
+    spliced
+}
+
+/// An answer that says why there is none.
+pub(crate) fn error_response(id: Option<&RequestId>, error: &RpcError) -> String {
+    let id = id.map_or("null", RequestId::as_json);
+    let error = serde_json::to_string(error).unwrap_or_default();
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#)
+}
+
+/// A request of our own.
+pub(crate) fn request(id: &RequestId, method: &str, params: Option<&RawValue>) -> String {
+    match params {
+        Some(params) => {
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#)
+        }
+        None => format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}"}}"#),
+    }
+}
+
+/// A notification of our own.
+pub(crate) fn notification(method: &str, params: &serde_json::Value) -> String {
+    serde_json::json!({ "jsonrpc": "2.0", "method": method, "params": params }).to_string()
+}
+
+/// What went wrong, for a JSON-RPC peer.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct RpcError {
+    pub(crate) code: i32,
+    pub(crate) message: Box<str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) data: Option<serde_json::Value>,
+}
+
+/// Codes of JSON-RPC, and of ours.
+pub(crate) mod code {
+    /// It is no JSON.
+    pub(crate) const PARSE: i32 = -32700;
+    /// It is no request that can be taken.
+    pub(crate) const INVALID_REQUEST: i32 = -32600;
+    /// The session is unknown or over.
+    pub(crate) const NO_SESSION: i32 = -32001;
+    /// The server has no room, goes down, or its store does not work.
+    pub(crate) const UNAVAILABLE: i32 = -32002;
+    /// What became of a request nobody can know: the server behind the gateway died over it.
+    pub(crate) const OUTCOME_UNKNOWN: i32 = -32050;
+    /// The result was there, and is no more.
+    pub(crate) const RESULT_EVICTED: i32 = -32051;
+    /// The server behind the gateway can't be started or reached.
+    pub(crate) const UPSTREAM_UNAVAILABLE: i32 = -32052;
+}
+
+impl RpcError {
+    pub(crate) fn new(code: i32, message: impl Into<Box<str>>) -> Self {
+        Self { code, message: message.into(), data: None }
+    }
+
+    /// With a reason that a program understands.
+    pub(crate) fn because(mut self, reason: &str) -> Self {
+        self.data = Some(serde_json::json!({ "reason": reason }));
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(text: &str) -> Kind {
+        Message::parse(text).unwrap().kind
+    }
+
+    #[test]
+    fn a_message_is_what_its_members_say() {
+        let id = RequestId::number(1);
+        let request = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+        assert_eq!(kind(request), Kind::Request { id: id.clone(), method: "ping".into() });
+        let notification = r#"{"jsonrpc":"2.0","method":"a","params":{}}"#;
+        assert_eq!(kind(notification), Kind::Notification { method: "a".into() });
+        let response = r#"{"jsonrpc":"2.0","id":1,"result":null}"#;
+        let failed = Kind::Response { id: Some(id), failed: true };
+        assert_eq!(kind(r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":""}}"#), failed);
+        let answered = Kind::Response { id: Some(RequestId::number(1)), failed: false };
+        assert_eq!(kind(response), answered, "a null is a result too");
+        for bad in ["[]", "3", r#"{"jsonrpc":"2.0"}"#, r#"{"jsonrpc":"1.0","method":"a"}"#] {
+            assert!(matches!(Message::parse(bad), Err(NoMessage::Invalid(_))), "{bad}");
+        }
+        assert!(matches!(Message::parse("{"), Err(NoMessage::Unreadable(_))));
+        let object_id = r#"{"jsonrpc":"2.0","id":{},"method":"a"}"#;
+        assert!(matches!(Message::parse(object_id), Err(NoMessage::Invalid(_))));
+    }
+
+    #[test]
+    fn another_id_changes_nothing_else() {
+        let text =
+            r#"{"x": 1.50, "id": "a\u0062" ,"method":"m","jsonrpc":"2.0","params":{"id":7}}"#;
+        let message = Message::parse(text).unwrap();
+        assert_eq!(
+            message.with_id(&RequestId::number(9)),
+            r#"{"x": 1.50, "id": 9 ,"method":"m","jsonrpc":"2.0","params":{"id":7}}"#
+        );
+    }
+
+    #[test]
+    fn a_cancellation_names_another_request() {
+        let text = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId": 3, "reason":"no"}}"#;
+        let message = Message::parse(text).unwrap();
+        assert_eq!(message.cancelled_id(), Some(RequestId::number(3)));
+        let other = message.with_cancelled_id(&RequestId::text("q-1"));
+        assert!(other.contains(r#""requestId": "q-1", "reason":"no""#), "{other}");
+    }
+
+    #[test]
+    fn a_message_is_one_line() {
+        let message = Message::parse("{\"jsonrpc\":\"2.0\",\r\n\"method\":\"a\"}\n").unwrap();
+        assert!(!message.text().contains('\n') && !message.text().contains('\r'));
+    }
+}

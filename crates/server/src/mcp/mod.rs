@@ -1,0 +1,42 @@
+//! MCP sessions that survive: a server that stands before any MCP server.
+//!
+//! An MCP session is a session like any other. What its client sends are entries of the in log, what the
+//! server behind sends are events of the out log, and a request is dealt with when its response is stored.
+//! Streams (`web/mcp/`) read the out log; the [`Gateway`] is the agent that hands entries to the server
+//! behind and publishes what that says.
+//!
+//! | file | concern |
+//! |---|---|
+//! | `message.rs` | JSON-RPC messages as they came |
+//! | `logged.rs` | how they stand in the two logs |
+//! | `hub.rs` | what the streams of a session share: presence, who reads which |
+//! | `gateway/` | between the logs and the server behind |
+//! | `upstream/` | the ways to reach a server: a child process, HTTP |
+
+mod gateway;
+mod hub;
+pub(crate) mod logged;
+pub(crate) mod message;
+mod upstream;
+
+pub(crate) use gateway::Book;
+pub use gateway::Gateway;
+pub(crate) use hub::{Hubs, Present, Reading};
+
+/// The newest revision of MCP with sessions.
+pub(crate) const NEWEST_REVISION: &str = "2025-11-25";
+
+/// The revision from which on a stream begins with an event that has an id and no data.
+const PRIMED_FROM: &str = "2025-11-25";
+
+/// The only revision that has batches.
+pub(crate) const WITH_BATCHES: &str = "2025-03-26";
+
+/// Revisions that are served; they are dates, so they sort.
+pub(crate) const REVISIONS: [&str; 4] = ["2024-11-05", WITH_BATCHES, "2025-06-18", NEWEST_REVISION];
+
+/// Whether the streams of a session of this revision begin with an empty event. Clients of older ones choke
+/// on it.
+pub(crate) fn is_primed(revision: &str) -> bool {
+    revision >= PRIMED_FROM
+}

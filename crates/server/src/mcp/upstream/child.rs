@@ -1,0 +1,110 @@
+//! An MCP server that is a child process: a message a line on its standard input and output.
+
+use std::ffi::OsString;
+use std::pin::pin;
+
+use rejoin_core::SessionId;
+use tokio::io::{AsyncRead, AsyncWriteExt as _};
+use tokio::process::ChildStdin;
+use tokio::sync::mpsc;
+
+use super::{Heard, Link, Unreachable, WAITING};
+use crate::child::lines::{Bounds, Line, Lines};
+use crate::child::process::{Pipes, Process, Program};
+
+/// What is logged of a line on standard error.
+const LOG_LINE: Bounds = Bounds { whole: 8 * 1024, of_longer: 8 * 1024 };
+
+/// A command that is an MCP server.
+#[derive(Debug)]
+pub(crate) struct Child {
+    program: Program,
+    max_bytes: usize,
+}
+
+impl Child {
+    /// A command line, read as `sh -c` does.
+    pub(crate) fn shell(line: impl Into<OsString>, max_bytes: usize) -> Self {
+        let arguments = vec![OsString::from("-c"), line.into()];
+        Self { program: Program { name: "sh".into(), arguments }, max_bytes }
+    }
+
+    /// Starts it.
+    pub(super) async fn start(&self, session: &SessionId) -> Result<Link, Unreachable> {
+        let (process, pipes) =
+            Process::spawn(&self.program).await.map_err(Unreachable::NotStarted)?;
+        let (to, outgoing) = mpsc::channel(WAITING);
+        let (incoming, from) = mpsc::channel(WAITING);
+        let keeper = keep(process, pipes, outgoing, incoming, self.max_bytes, session.clone());
+        Ok(Link { to, from, keeper: tokio::spawn(keeper) })
+    }
+}
+
+/// Goes between the pipes and the link until either side ends; then the process ends too.
+async fn keep(
+    mut process: Process,
+    pipes: Pipes,
+    outgoing: mpsc::Receiver<String>,
+    incoming: mpsc::Sender<Heard>,
+    max_bytes: usize,
+    session: SessionId,
+) {
+    let mut logging = tokio::task::JoinSet::new(); // ends with this function
+    logging.spawn(log_errors(pipes.stderr, session.clone()));
+    let mut feeding = Box::pin(feed(pipes.stdin, outgoing));
+    let mut hearing = pin!(hear(pipes.stdout, &incoming, max_bytes, &session));
+    tokio::select! {
+        () = &mut feeding => {}
+        () = &mut hearing => {}
+        status = process.exited() => {
+            let status = status.map(|status| status.to_string()).unwrap_or_default();
+            tracing::info!(%session, status, "an MCP server's process has ended");
+            // What it said before it ended is in the pipe.
+            let _ = tokio::time::timeout(LAST_LINES, &mut hearing).await;
+            return;
+        }
+    }
+    process.end(async move { drop(feeding) }).await;
+}
+
+/// How long what a child said before it ended may take to be read.
+const LAST_LINES: std::time::Duration = std::time::Duration::from_secs(1);
+
+async fn feed(mut stdin: ChildStdin, mut outgoing: mpsc::Receiver<String>) {
+    while let Some(mut text) = outgoing.recv().await {
+        text.push('\n');
+        if stdin.write_all(text.as_bytes()).await.is_err() || stdin.flush().await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn hear(
+    stdout: impl AsyncRead + Unpin,
+    incoming: &mpsc::Sender<Heard>,
+    max_bytes: usize,
+    session: &SessionId,
+) {
+    let mut lines = Lines::new(stdout, Bounds { whole: max_bytes, of_longer: 0 });
+    while let Ok(Some(line)) = lines.next().await {
+        let text = match line {
+            Line::Whole(text) => String::from_utf8_lossy(text.trim_ascii()).into_owned(),
+            Line::TooLong(_) => {
+                // Whatever it answered would be waited for without end, so this server is given up.
+                tracing::error!(%session, max_bytes, "an MCP server sent a message over max_mcp_bytes");
+                return;
+            }
+        };
+        if !text.is_empty() && incoming.send(Heard { text, during: None }).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn log_errors(stderr: impl AsyncRead + Unpin, session: SessionId) {
+    let mut lines = Lines::new(stderr, LOG_LINE);
+    while let Ok(Some(Line::Whole(text) | Line::TooLong(text))) = lines.next().await {
+        let text = String::from_utf8_lossy(&text);
+        tracing::info!(target: "rejoin::mcp", %session, "{}", text.trim_end());
+    }
+}

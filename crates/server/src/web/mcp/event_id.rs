@@ -1,0 +1,108 @@
+//! What an event's id says: the session it is of, the stream, the place in the log, and the requests that
+//! the stream still owes an answer. A client gives it back to go on, and nothing else need be remembered of
+//! its streams.
+//!
+//! `<session>.<log>.<stream>.<seq>`, and for each request owed `.<entry>~<its id>`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use rejoin_core::{InSeq, LogId, Seq, SessionId};
+use sha2::{Digest as _, Sha256};
+
+use crate::mcp::logged::StreamName;
+use crate::mcp::message::RequestId;
+
+/// Requests that a stream owes an answer: the entry, and the id that the client gave it.
+pub(super) type Owed = BTreeMap<InSeq, RequestId>;
+
+/// A place in a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct EventId {
+    pub(super) session: SessionTag,
+    pub(super) log: LogId,
+    pub(super) stream: StreamName,
+    pub(super) seq: Seq,
+    pub(super) owed: Owed,
+}
+
+/// What tells a session's ids from another's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SessionTag(u32);
+
+impl SessionTag {
+    pub(super) fn of(session: &SessionId) -> Self {
+        let digest = Sha256::digest(session.as_str());
+        Self(u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]))
+    }
+}
+
+/// The longest id of a request that is repeated in an event's id.
+const LONGEST_REPEATED: usize = 128;
+
+impl fmt::Display for EventId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { session: SessionTag(session), log, stream, seq, owed } = self;
+        write!(f, "{session:08x}.{:x}.{stream}.{seq}", log.get())?;
+        for (in_seq, id) in owed {
+            write!(f, ".{in_seq}~")?;
+            let repeated = Some(id.as_json()).filter(|json| json.len() <= LONGEST_REPEATED);
+            for byte in repeated.unwrap_or("null").bytes() {
+                write!(f, "{byte:02x}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl EventId {
+    /// What a client gave back; nothing if it can't be one of ours.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split('.');
+        let session = u32::from_str_radix(parts.next()?, 16).ok()?;
+        let log = LogId::new(u64::from_str_radix(parts.next()?, 16).ok()?);
+        let stream = StreamName::parse(parts.next()?)?;
+        let seq = Seq::new(parts.next()?.parse().ok()?);
+        let owed = parts.map(owed).collect::<Option<Owed>>()?;
+        Some(Self { session: SessionTag(session), log, stream, seq, owed })
+    }
+}
+
+fn owed(part: &str) -> Option<(InSeq, RequestId)> {
+    let (in_seq, hex) = part.split_once('~')?;
+    let digit = |at: usize| u8::from_str_radix(hex.get(at..at + 2)?, 16).ok();
+    let bytes = (0..hex.len()).step_by(2).map(digit).collect::<Option<Vec<_>>>()?;
+    let json = String::from_utf8(bytes).ok()?;
+    Some((InSeq::new(in_seq.parse().ok()?), RequestId::parse(&json)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_can_be_read_again_and_has_no_character_that_needs_care() {
+        let owed =
+            [(InSeq::new(4), RequestId::text("a.~b")), (InSeq::new(5), RequestId::number(7))];
+        let id = EventId {
+            session: SessionTag::of(&SessionId::from_random([1; 16])),
+            log: LogId::new(9),
+            stream: StreamName::from_random([3; 8]),
+            seq: Seq::new(12),
+            owed: owed.into(),
+        };
+        let text = id.to_string();
+        assert!(
+            text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'.' || b == b'~'),
+            "{text}"
+        );
+        assert_eq!(EventId::parse(&text), Some(id));
+    }
+
+    #[test]
+    fn what_is_none_of_ours_is_not_read() {
+        for text in ["", "1", "a.b.c.d", "00000000.9.g.x", "00000000.9.g.1.4~zz"] {
+            assert_eq!(EventId::parse(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What goes wrong with an MCP request, as a status of HTTP and an error of JSON-RPC.
+
+use std::time::Duration;
+
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+
+use crate::mcp::message::{RequestId, RpcError, code, error_response};
+use crate::service::Denial;
+
+/// A failure on its way to a client.
+#[derive(Debug)]
+pub(super) struct McpFailure {
+    status: StatusCode,
+    error: RpcError,
+    /// The request that it answers, if it is one.
+    id: Option<RequestId>,
+    retry_after: Option<Duration>,
+}
+
+impl McpFailure {
+    /// The request itself is wrong.
+    pub(super) fn bad(sentence: impl Into<Box<str>>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, RpcError::new(code::INVALID_REQUEST, sentence))
+    }
+
+    pub(super) fn new(status: StatusCode, error: RpcError) -> Self {
+        Self { status, error, id: None, retry_after: None }
+    }
+
+    /// It answers this request.
+    pub(super) fn answering(mut self, id: Option<&RequestId>) -> Self {
+        self.id = id.cloned();
+        self
+    }
+}
+
+impl From<Denial> for McpFailure {
+    fn from(denial: Denial) -> Self {
+        let sentence = denial.sentence();
+        let retry_after = denial.retry_after();
+        let (status, error) = match &denial {
+            // These clients understand nothing but 404.
+            Denial::NotFound | Denial::Ended(_) | Denial::Superseded => {
+                let reason = denial.reason().as_str();
+                let data = Some(json!({ "reason": reason, "reconnect_to": "/mcp" }));
+                let error = RpcError { data, ..RpcError::new(code::NO_SESSION, sentence) };
+                (StatusCode::NOT_FOUND, error)
+            }
+            Denial::Busy { .. } | Denial::Unavailable | Denial::AlreadyAttached => {
+                (StatusCode::SERVICE_UNAVAILABLE, RpcError::new(code::UNAVAILABLE, sentence))
+            }
+            Denial::RateLimited { .. } => {
+                let error = RpcError::new(code::UNAVAILABLE, sentence).because("rate_limited");
+                (StatusCode::TOO_MANY_REQUESTS, error)
+            }
+            Denial::Forbidden => {
+                (StatusCode::FORBIDDEN, RpcError::new(code::INVALID_REQUEST, sentence))
+            }
+            Denial::Token(_) | Denial::State(_) | Denial::Invalid(_) | Denial::IdInvalid(_) => {
+                (StatusCode::BAD_REQUEST, RpcError::new(code::INVALID_REQUEST, sentence))
+            }
+        };
+        Self { retry_after, ..Self::new(status, error) }
+    }
+}
+
+impl IntoResponse for McpFailure {
+    fn into_response(self) -> Response {
+        let body = error_response(self.id.as_ref(), &self.error);
+        let mut response =
+            (self.status, [(CONTENT_TYPE, "application/json")], body).into_response();
+        if let Some(wait) = self.retry_after {
+            let seconds = wait.as_secs().max(1);
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}

@@ -1,0 +1,75 @@
+//! MCP over Streamable HTTP, `/mcp`: revisions 2025-03-26 to 2025-11-25.
+//!
+//! A POST brings messages and is answered on a stream of its own; a GET opens the session's general stream
+//! or goes on with one that broke; a DELETE ends the session. All streams are readers of the out log.
+//!
+//! | file | concern |
+//! |---|---|
+//! | `request.rs` | what a request must be like |
+//! | `post.rs`, `get.rs` | the calls |
+//! | `feed.rs` | one stream of a session: what it is to be sent next |
+//! | `sse.rs` | a feed as server-sent events |
+//! | `event_id.rs` | what an event's id says |
+//! | `failure.rs` | what goes wrong, as HTTP and JSON-RPC say it |
+
+mod event_id;
+mod failure;
+mod feed;
+mod get;
+mod post;
+mod request;
+mod sse;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::routing::post;
+use rejoin_core::record::Transport;
+
+use self::failure::McpFailure;
+use self::request::Client;
+use super::Front;
+
+/// How MCP clients are treated.
+#[derive(Clone, Debug)]
+pub struct McpSettings {
+    /// When a client should come back whose stream broke.
+    pub retry: Duration,
+    /// The largest message.
+    pub max_bytes: usize,
+}
+
+impl Default for McpSettings {
+    fn default() -> Self {
+        Self { retry: Duration::from_secs(3), max_bytes: 16 * 1024 * 1024 }
+    }
+}
+
+/// The header that names a session.
+pub(super) const SESSION_ID: &str = "mcp-session-id";
+
+/// The header that names the revision that was agreed upon.
+const PROTOCOL_VERSION: &str = "mcp-protocol-version";
+
+/// What a client is known as in the audit trail.
+const OVER: Transport = Transport::StreamableHttp;
+
+/// The routes.
+pub(super) fn routes(settings: &McpSettings) -> Router<Arc<Front>> {
+    let calls = post(post::post).get(get::get).delete(delete);
+    Router::new().route("/mcp", calls).layer(DefaultBodyLimit::max(settings.max_bytes))
+}
+
+/// Ends a session.
+async fn delete(
+    client: Client,
+    State(front): State<Arc<Front>>,
+    headers: HeaderMap,
+) -> Result<StatusCode, McpFailure> {
+    let record = client.session(&front, &headers).await?;
+    front.service.end(&client.visitor, record.id()).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,202 @@
+//! A POST: messages for the server behind, answered on a stream of their own.
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::extract::rejection::BytesRejection;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use rejoin_core::log::EntryKind;
+use rejoin_core::record::{Kind as SessionKind, Record};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::event_id::Owed;
+use super::feed::{Beginning, Feed, Next};
+use super::request::{Accepts, Client, messages, not_acceptable};
+use super::{McpFailure, OVER, SESSION_ID, sse};
+use crate::mcp::logged::{Entry, StreamName};
+use crate::mcp::message::{Kind, Message, RequestId, RpcError, code};
+use crate::mcp::{WITH_BATCHES, is_primed};
+use crate::random;
+use crate::service::{Denial, Service};
+use crate::web::Front;
+
+/// The request with which a client begins.
+const INITIALIZE: &str = "initialize";
+
+pub(super) async fn post(
+    client: Client,
+    State(front): State<Arc<Front>>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, McpFailure> {
+    let accepts = Accepts::of(&headers);
+    if !accepts.events && !accepts.json {
+        return Err(not_acceptable("Accept must name application/json or text/event-stream"));
+    }
+    let body = body.map_err(|_| too_large(&front))?;
+    let (messages, batch) = messages(&headers, &body)?;
+    let begins = messages.iter().any(|message| message.method() == Some(INITIALIZE));
+    if begins && messages.len() > 1 {
+        return Err(McpFailure::bad("`initialize` comes alone"));
+    }
+    if begins {
+        return initialize(&client, &front, &headers, accepts, messages).await;
+    }
+    let record = client.session(&front, &headers).await?;
+    let hub = front.service.sessions().hubs().of(record.id());
+    let revision = hub.revision(&**front.service.sessions().store()).await.map_err(Denial::from)?;
+    if batch && revision != Some(WITH_BATCHES) {
+        return Err(McpFailure::bad("batches are of revision 2025-03-26 only"));
+    }
+    let primed = revision.is_some_and(is_primed);
+    let call = Call { front: &front, client: &client, record, accepts, batch, primed };
+    call.take(messages).await
+}
+
+fn too_large(front: &Front) -> McpFailure {
+    let sentence = format!("a message has at most {} bytes", front.settings.mcp.max_bytes);
+    let error = RpcError::new(code::INVALID_REQUEST, sentence);
+    McpFailure::new(StatusCode::PAYLOAD_TOO_LARGE, error)
+}
+
+/// A session begins: it is stored, and the server behind is asked.
+async fn initialize(
+    client: &Client,
+    front: &Arc<Front>,
+    headers: &HeaderMap,
+    accepts: Accepts,
+    messages: Vec<Message>,
+) -> Result<Response, McpFailure> {
+    #[derive(Default, Deserialize)]
+    #[serde(default, rename_all = "camelCase")]
+    struct Hello<'a> {
+        protocol_version: String,
+        #[serde(borrow)]
+        client_info: Option<&'a RawValue>,
+    }
+    if headers.contains_key(SESSION_ID) {
+        return Err(McpFailure::bad(
+            "a session that has begun can't begin again: leave Mcp-Session-Id out",
+        ));
+    }
+    let Some(Kind::Request { id, .. }) = messages.first().map(Message::kind) else {
+        return Err(McpFailure::bad("`initialize` is a request, so it has an id"));
+    };
+    let hello: Hello<'_> = messages[0].read_params();
+    let about = hello.client_info.map_or("{}", RawValue::get);
+    let primed = is_primed(&hello.protocol_version);
+    let made = front.service.create(&client.visitor, SessionKind::Mcp, about, None).await;
+    let record = made.map_err(|denial| McpFailure::from(denial).answering(Some(id)))?;
+    let name = HeaderValue::from_str(record.id().as_str());
+    let call = Call { front, client, record, accepts, batch: false, primed };
+    let mut response = call.take(messages).await?;
+    if let Ok(name) = name {
+        response.headers_mut().insert(HeaderName::from_static(SESSION_ID), name);
+    }
+    Ok(response)
+}
+
+/// Messages that came together.
+struct Call<'a> {
+    front: &'a Arc<Front>,
+    client: &'a Client,
+    record: Record,
+    accepts: Accepts,
+    batch: bool,
+    primed: bool,
+}
+
+impl Call<'_> {
+    async fn take(self, messages: Vec<Message>) -> Result<Response, McpFailure> {
+        let is_request = |message: &Message| matches!(message.kind(), Kind::Request { .. });
+        let asks = messages.iter().any(is_request);
+        let bytes = random::bytes().map_err(Denial::from)?;
+        let stream = match self.accepts.events {
+            true => StreamName::from_random(bytes),
+            false => StreamName::answers_only(bytes),
+        };
+        if !asks {
+            self.enter(messages, &stream).await?;
+            return Ok(StatusCode::ACCEPTED.into_response());
+        }
+        self.check_open(&messages)?;
+        let sessions = self.front.service.sessions();
+        let hub = sessions.hubs().of(self.record.id());
+        let present = hub.enter(sessions, &self.record, OVER, false).await;
+        let watch = sessions.watch(self.record.id());
+        let owed = self.enter(messages, &stream).await?;
+        let cursor = self.record.head; // whatever answers it comes after that
+        let beginning =
+            Beginning { stream, cursor, owed, ends: true, resumed: false, present, watch };
+        let feed = Feed::begin(self.front, &self.record, beginning)
+            .until(self.client.visitor.caller.until);
+        if self.accepts.events {
+            let retry = self.front.settings.mcp.retry;
+            let priming = self.primed.then(|| sse::priming(&feed, retry));
+            return Ok(sse::respond(feed, priming, None));
+        }
+        answer_as_json(feed, self.batch).await
+    }
+
+    /// While the server goes down no new call begins.
+    fn check_open(&self, messages: &[Message]) -> Result<(), McpFailure> {
+        let service: &Service = &self.front.service;
+        let id = messages.iter().find_map(|message| match message.kind() {
+            Kind::Request { id, .. } => Some(id),
+            Kind::Notification { .. } | Kind::Response { .. } => None,
+        });
+        let open = service.check_open();
+        open.map_err(|denial| McpFailure::from(denial).answering(id))
+    }
+
+    /// Enters messages in the in log, and says which of them are owed an answer.
+    async fn enter(&self, messages: Vec<Message>, stream: &StreamName) -> Result<Owed, McpFailure> {
+        let sessions = self.front.service.sessions();
+        let mut owed = Owed::new();
+        for message in messages {
+            let id = request_id(&message);
+            let (process, stream) = (sessions.process().clone(), stream.clone());
+            let body = Entry { process, stream, message }.to_body();
+            let sent = sessions.send(self.record.id(), EntryKind::Message, None, body).await;
+            let entered = sent.map_err(|failure| {
+                McpFailure::from(Denial::from(failure)).answering(id.as_ref())
+            })?;
+            if let Some(id) = id {
+                owed.insert(entered.in_seq, id);
+            }
+        }
+        Ok(owed)
+    }
+}
+
+fn request_id(message: &Message) -> Option<RequestId> {
+    match message.kind() {
+        Kind::Request { id, .. } => Some(id.clone()),
+        Kind::Notification { .. } | Kind::Response { .. } => None,
+    }
+}
+
+/// Waits for all answers, for a client that accepts no stream.
+async fn answer_as_json(mut feed: Feed, batch: bool) -> Result<Response, McpFailure> {
+    let mut answers = Vec::new();
+    while !feed.owes_nothing() {
+        match feed.next().await {
+            Next::Messages(messages) => answers.extend(messages.into_iter().map(|(_, text)| text)),
+            Next::Quiet => {}
+            Next::Replaced | Next::End => break,
+        }
+    }
+    let body = match (batch, answers.pop()) {
+        (false, Some(answer)) => answer,
+        (false, None) => return Ok(StatusCode::ACCEPTED.into_response()), // it was cancelled
+        (true, last) => {
+            answers.extend(last);
+            format!("[{}]", answers.join(","))
+        }
+    };
+    Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
+}

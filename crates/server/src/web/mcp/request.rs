@@ -1,0 +1,161 @@
+//! What a request must be like: who makes it, for which session, and what it accepts.
+
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use axum::http::header::{ACCEPT, CONTENT_TYPE};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
+use rejoin_core::SessionId;
+use rejoin_core::record::{Kind, Record};
+
+use super::{McpFailure, OVER, PROTOCOL_VERSION, SESSION_ID};
+use crate::mcp::REVISIONS;
+use crate::mcp::message::{Message, NoMessage, RpcError, code};
+use crate::service::{self, Denial, Visitor};
+use crate::web::Front;
+use crate::web::answer::Failure;
+use crate::web::visitor::address;
+
+/// Somebody who calls over MCP.
+pub(super) struct Client {
+    pub(super) visitor: Visitor,
+}
+
+impl FromRequestParts<Arc<Front>> for Client {
+    type Rejection = Failure;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        front: &Arc<Front>,
+    ) -> Result<Self, Self::Rejection> {
+        let caller = front.caller(&parts.headers)?;
+        Ok(Self { visitor: Visitor::over(OVER, caller, address(parts)) })
+    }
+}
+
+impl Client {
+    /// The session that a request names: one of the caller's own that goes on.
+    pub(super) async fn session(
+        &self,
+        front: &Front,
+        headers: &HeaderMap,
+    ) -> Result<Record, McpFailure> {
+        let named = headers.get(SESSION_ID).and_then(|value| value.to_str().ok());
+        let named = named.ok_or_else(|| {
+            McpFailure::bad(
+                "Mcp-Session-Id is missing: begin with `initialize`, and send the id you get",
+            )
+        })?;
+        check_revision(headers)?;
+        let id = SessionId::parse(named).map_err(|_| Denial::NotFound)?;
+        let record = front.service.own(&self.visitor, &id).await?;
+        if record.about.kind != Kind::Mcp {
+            return Err(Denial::NotFound.into());
+        }
+        match service::ending(&record, front.service.now()) {
+            Some(ending) => Err(Denial::Ended(ending).into()),
+            None => Ok(record),
+        }
+    }
+}
+
+/// A revision that is named must be one that is served.
+fn check_revision(headers: &HeaderMap) -> Result<(), McpFailure> {
+    let Some(named) = headers.get(PROTOCOL_VERSION) else { return Ok(()) };
+    let served = named.to_str().is_ok_and(|named| REVISIONS.contains(&named));
+    let sentence = format!("MCP-Protocol-Version must be one of {}", REVISIONS.join(", "));
+    if served { Ok(()) } else { Err(McpFailure::bad(sentence)) }
+}
+
+/// What a client accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Accepts {
+    pub(super) events: bool,
+    pub(super) json: bool,
+}
+
+impl Accepts {
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        let all = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+        let kinds: Vec<String> = all
+            .flat_map(|value| value.split(','))
+            .map(|kind| kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
+            .filter(|kind| !kind.is_empty())
+            .collect();
+        let takes = |name: &str, family: &str| {
+            kinds.is_empty() || kinds.iter().any(|k| k == name || k == family || k == "*/*")
+        };
+        Self {
+            events: takes("text/event-stream", "text/*"),
+            json: takes("application/json", "application/*"),
+        }
+    }
+}
+
+/// The refusal of a client that accepts nothing there is.
+pub(super) fn not_acceptable(sentence: &str) -> McpFailure {
+    let error = RpcError::new(code::INVALID_REQUEST, sentence);
+    McpFailure::new(StatusCode::NOT_ACCEPTABLE, error)
+}
+
+/// The messages of a body, and whether they came as a batch.
+pub(super) fn messages(
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Result<(Vec<Message>, bool), McpFailure> {
+    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    if !kind.eq_ignore_ascii_case("application/json") {
+        let error = RpcError::new(code::INVALID_REQUEST, "Content-Type must be application/json");
+        return Err(McpFailure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, error));
+    }
+    let text = std::str::from_utf8(body).map_err(|_| unreadable("the body is not UTF-8"))?;
+    if !text.trim_start().starts_with('[') {
+        return Ok((vec![Message::parse(text)?], false));
+    }
+    let batch: Vec<&serde_json::value::RawValue> =
+        serde_json::from_str(text).map_err(|error| unreadable(&error.to_string()))?;
+    if batch.is_empty() {
+        return Err(McpFailure::bad("a batch has at least one message"));
+    }
+    let messages = batch.into_iter().map(|raw| Message::parse(raw.get()));
+    Ok((messages.collect::<Result<_, _>>()?, true))
+}
+
+fn unreadable(sentence: &str) -> McpFailure {
+    McpFailure::new(StatusCode::BAD_REQUEST, RpcError::new(code::PARSE, sentence))
+}
+
+impl From<NoMessage> for McpFailure {
+    fn from(why: NoMessage) -> Self {
+        match &why {
+            NoMessage::Unreadable(_) => unreadable(&why.to_string()),
+            NoMessage::Invalid(_) => Self::bad(why.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn accepts(value: Option<&str>) -> (bool, bool) {
+        let mut headers = HeaderMap::new();
+        if let Some(value) = value {
+            headers.insert(ACCEPT, value.parse().unwrap());
+        }
+        let Accepts { events, json } = Accepts::of(&headers);
+        (events, json)
+    }
+
+    #[test]
+    fn a_client_accepts_what_it_names_and_everything_if_it_names_nothing() {
+        assert_eq!(accepts(Some("application/json, text/event-stream")), (true, true));
+        assert_eq!(accepts(Some("application/json;q=0.9")), (false, true));
+        assert_eq!(accepts(Some("Text/Event-Stream")), (true, false));
+        assert_eq!(accepts(Some("image/png")), (false, false));
+        assert_eq!(accepts(Some("*/*")), (true, true));
+        assert_eq!(accepts(None), (true, true));
+    }
+}
