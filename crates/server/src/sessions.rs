@@ -2,8 +2,8 @@
 //! is live has a driver; every other one is a row in the store.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -29,6 +29,7 @@ use crate::error::{AttachError, CreateError, EndError, PublishError};
 use crate::hook::{Claims, Lifecycle, SessionHook};
 use crate::mcp::Hubs;
 use crate::metrics::Metrics;
+use crate::service::WeakService;
 use crate::shared::{Agents, Drivers, Shared};
 use crate::tasks::Tasks;
 use crate::watch::{Watch, Watches};
@@ -175,6 +176,7 @@ impl Builder {
             watches: Watches::default(),
             metrics: Metrics::new(),
             hubs: Hubs::default(),
+            service: OnceLock::new(),
         });
         shared.tasks.spawn(reaper::run(Arc::clone(&shared)));
         let last = Arc::new(StopWhenDropped(Arc::clone(&shared)));
@@ -355,6 +357,12 @@ impl Sessions {
     /// The store behind them, for what needs no driver.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.shared.store
+    }
+
+    /// Notes who serves them: whoever works for a session may need what only that can do. The first
+    /// one counts.
+    pub(crate) fn served_by(&self, service: WeakService) {
+        let _ = self.shared.service.set(service);
     }
 
     /// What is known in this process of MCP sessions.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rejoin_core::record::{Kind, Record};
 use rejoin_core::session::Input;
@@ -21,6 +21,7 @@ use crate::hook::{Claims, Lifecycle, SessionHook};
 use crate::mcp::Hubs;
 use crate::metrics::Metrics;
 use crate::reaper;
+use crate::service::WeakService;
 use crate::sessions::ServerSettings;
 use crate::tasks::Tasks;
 use crate::watch::Watches;
@@ -45,6 +46,8 @@ pub(crate) struct Shared {
     pub(crate) watches: Watches,
     pub(crate) metrics: Metrics,
     pub(crate) hubs: Hubs,
+    /// Who serves these sessions, once somebody does.
+    pub(crate) service: OnceLock<WeakService>,
 }
 
 /// Whoever does the work, by the kind of session.

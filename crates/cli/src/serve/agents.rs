@@ -21,8 +21,10 @@ fn add_gateway(builder: Builder, settings: &Settings) -> Result<Builder> {
         Some(Program::Command(line)) => Gateway::command(line),
         Some(Program::Http(_)) => return Err(anyhow!("mcp: only commands so far")),
     };
-    let gateway =
-        gateway.max_children(settings.max_children).trust_annotations(settings.trust_annotations);
+    let gateway = gateway
+        .max_children(settings.max_children)
+        .trust_annotations(settings.trust_annotations)
+        .session_tools(settings.session_tools || settings.mcp.is_none());
     Ok(builder.mcp(gateway))
 }
 

@@ -67,7 +67,11 @@ fn web_settings(config: &Config) -> WebSettings {
         reconnect_backoff: settings.reconnect_backoff.clone(),
         max_reconnect_attempts: settings.max_reconnect_attempts,
         sse_keep_alive: settings.sse_keep_alive,
-        mcp: McpSettings { retry: settings.sse_retry, max_bytes: bytes(settings.max_mcp_bytes) },
+        mcp: McpSettings {
+            retry: settings.sse_retry,
+            max_bytes: bytes(settings.max_mcp_bytes),
+            session_tools: settings.session_tools || settings.mcp.is_none(),
+        },
     }
 }
 

@@ -171,7 +171,7 @@ settings! {
     trust_annotations: Switch = Text("true") => Now;
     /// Adds the tool `reconnect_session`, and tokens in results, to the MCP server behind the gateway.
     /// The built-in one always has them.
-    session_tools: Switch = Text("false") => Later("MCP");
+    session_tools: Switch = Text("false") => Now;
 }
 }
 

@@ -6,7 +6,7 @@
 //! after the last of them has gone, so that a client that calls without a standing stream does not come and
 //! go with every call.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -31,6 +31,10 @@ pub(crate) struct Hubs {
     /// Entries that were handed to the server behind and are not dealt with yet. They outlive the hub:
     /// nothing may be handed over a second time only because nobody was there in between.
     handed: Mutex<HashMap<SessionId, BTreeSet<InSeq>>>,
+    /// Sessions whose token was used since their client was last given one.
+    renewed: Mutex<HashSet<SessionId>>,
+    /// Answers that a client has fetched, of sessions where somebody may ask for the others.
+    fetched: Mutex<HashMap<SessionId, BTreeSet<Seq>>>,
 }
 
 /// What the streams of one session share.
@@ -116,9 +120,34 @@ impl Hubs {
         }
     }
 
+    /// Notes that a session's token was used.
+    pub(crate) fn token_used(&self, session: &SessionId) {
+        lock(&self.renewed).insert(session.clone());
+    }
+
+    /// Whether a session's token was used since this was last asked.
+    pub(crate) fn take_renewed(&self, session: &SessionId) -> bool {
+        lock(&self.renewed).remove(session)
+    }
+
+    /// Notes that a client has fetched an answer; what is older than `oldest` is gone anyway.
+    pub(crate) fn fetched(&self, session: &SessionId, seq: Seq, oldest: Seq) {
+        let mut fetched = lock(&self.fetched);
+        let answers = fetched.entry(session.clone()).or_default();
+        *answers = answers.split_off(&oldest);
+        answers.insert(seq);
+    }
+
+    /// Whether a client has fetched an answer from this process.
+    pub(crate) fn was_fetched(&self, session: &SessionId, seq: Seq) -> bool {
+        lock(&self.fetched).get(session).is_some_and(|answers| answers.contains(&seq))
+    }
+
     /// Forgets a session that is over.
     pub(crate) fn forget(&self, session: &SessionId) {
         lock(&self.handed).remove(session);
+        lock(&self.renewed).remove(session);
+        lock(&self.fetched).remove(session);
     }
 }
 

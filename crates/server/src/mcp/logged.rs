@@ -98,12 +98,16 @@ pub(crate) struct Event<'a> {
     pub(crate) stream: StreamName,
     /// The entry that it answers, if it does.
     pub(crate) answers: Option<InSeq>,
+    /// The request that it answers, where that must be known when the request is long dealt with.
+    pub(crate) request: Option<&'a str>,
 }
 
 #[derive(Deserialize)]
 struct StoredEvent<'a> {
     #[serde(borrow)]
     content: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    request: Option<&'a RawValue>,
     metadata: Metadata,
 }
 
@@ -126,7 +130,8 @@ impl<'a> Event<'a> {
             Metadata { stream: self.stream.clone(), answers: self.answers.map(InSeq::get) };
         let metadata = serde_json::to_string(&metadata).unwrap_or_default();
         let content = self.message.unwrap_or("null");
-        format!(r#"{{"event":"{name}","content":{content},"metadata":{metadata}}}"#)
+        let request = self.request.map_or_else(String::new, |text| format!(r#","request":{text}"#));
+        format!(r#"{{"event":"{name}","content":{content}{request},"metadata":{metadata}}}"#)
             .into_bytes()
             .into()
     }
@@ -135,8 +140,9 @@ impl<'a> Event<'a> {
     pub(crate) fn from_body(body: &'a [u8]) -> Option<Self> {
         let stored: StoredEvent<'a> = serde_json::from_slice(body).ok()?;
         let Metadata { stream, answers } = stored.metadata;
-        let message = stored.content.map(RawValue::get);
-        Some(Self { message, stream, answers: answers.map(InSeq::new) })
+        let (message, request) =
+            (stored.content.map(RawValue::get), stored.request.map(RawValue::get));
+        Some(Self { message, stream, answers: answers.map(InSeq::new), request })
     }
 }
 
@@ -160,7 +166,8 @@ mod tests {
     #[test]
     fn an_event_is_stored_like_every_other_event() {
         let stream = StreamName::general();
-        let event = Event { message: Some(r#"{"a": 1}"#), stream, answers: Some(InSeq::new(4)) };
+        let (message, answers) = (Some(r#"{"a": 1}"#), Some(InSeq::new(4)));
+        let event = Event { message, stream, answers, request: None };
         let body = event.to_body();
         assert_eq!(
             std::str::from_utf8(&body).unwrap(),
@@ -168,8 +175,9 @@ mod tests {
         );
         let again = Event::from_body(&body).unwrap();
         assert_eq!((again.message, again.answers), (event.message, event.answers));
-        let end = Event { message: None, stream: StreamName::general(), answers: None }.to_body();
-        assert_eq!(Event::from_body(&end).unwrap().message, None);
+        let ended = Event { message: None, request: Some("{}"), ..event }.to_body();
+        let ended = Event::from_body(&ended).unwrap();
+        assert_eq!((ended.message, ended.request), (None, Some("{}")));
         assert!(Event::from_body(br#"{"event":"agent.failed","metadata":{}}"#).is_none());
     }
 }

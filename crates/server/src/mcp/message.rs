@@ -229,6 +229,20 @@ impl Default for Shape<'_> {
     }
 }
 
+/// A JSON object with another member at its beginning. The object has none of that name.
+pub(crate) fn with_member(object: &str, name: &str, value: &str) -> String {
+    let inside = object.trim_start().strip_prefix('{').unwrap_or("}");
+    let comma = if inside.trim_start().starts_with('}') { "" } else { "," };
+    format!(r#"{{"{name}":{value}{comma}{inside}"#)
+}
+
+/// A JSON array with another element at its end.
+pub(crate) fn with_element(array: &str, element: &str) -> String {
+    let inside = array.trim_end().strip_suffix(']').unwrap_or("[");
+    let comma = if inside.trim_end().ends_with('[') { "" } else { "," };
+    format!("{inside}{comma}{element}]")
+}
+
 /// What raw JSON says, as far as `T` knows it; its default if it is of another form.
 pub(crate) fn read<'a, T: Deserialize<'a> + Default>(raw: Option<impl AsJson<'a>>) -> T {
     raw.and_then(|raw| serde_json::from_str(raw.as_json()).ok()).unwrap_or_default()
@@ -266,7 +280,7 @@ fn one_line(text: &str) -> Cow<'_, str> {
 }
 
 /// `text` with `other` in place of `part`, which is a slice of it.
-fn splice(text: &str, part: &str, other: &str) -> String {
+pub(crate) fn splice(text: &str, part: &str, other: &str) -> String {
     let from = part.as_ptr().addr() - text.as_ptr().addr();
     let mut spliced = String::with_capacity(text.len() + other.len());
     spliced.push_str(&text[..from]);
@@ -382,6 +396,14 @@ mod tests {
         assert_eq!(message.cancelled_id(), Some(RequestId::number(3)));
         let other = message.with_cancelled_id(&RequestId::text("q-1"));
         assert!(other.contains(r#""requestId": "q-1", "reason":"no""#), "{other}");
+    }
+
+    #[test]
+    fn members_and_elements_are_added_without_touching_the_others() {
+        assert_eq!(with_member(r#"{ "b": 1.0 }"#, "a", "2"), r#"{"a":2, "b": 1.0 }"#);
+        assert_eq!(with_member("{ }", "a", "2"), r#"{"a":2 }"#);
+        assert_eq!(with_element("[1 , 2 ]", "3"), "[1 , 2 ,3]");
+        assert_eq!(with_element("[ ]", "3"), "[ 3]");
     }
 
     #[test]

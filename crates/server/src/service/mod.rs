@@ -17,7 +17,7 @@ mod speak;
 mod state;
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use rejoin_core::keys::KeyRing;
@@ -101,6 +101,17 @@ pub struct Service {
     inner: Arc<Inner>,
 }
 
+/// The service, for those whom it outlives.
+#[derive(Clone)]
+pub(crate) struct WeakService(Weak<Inner>);
+
+impl WeakService {
+    /// The service, unless the server is gone.
+    pub(crate) fn upgrade(&self) -> Option<Service> {
+        self.0.upgrade().map(|inner| Service { inner })
+    }
+}
+
 struct Inner {
     sessions: Sessions,
     keys: Keys,
@@ -115,8 +126,9 @@ impl Service {
     pub fn new(sessions: Sessions, keys: Keys, settings: ServiceSettings) -> Self {
         let started = sessions.clock().now();
         let (attempts, phase) = (Attempts::default(), watch::Sender::new(Phase::Open));
-        let inner = Inner { sessions, keys, settings, attempts, phase, started };
-        Self { inner: Arc::new(inner) }
+        let inner = Arc::new(Inner { sessions, keys, settings, attempts, phase, started });
+        inner.sessions.served_by(WeakService(Arc::downgrade(&inner)));
+        Self { inner }
     }
 
     /// The sessions behind it.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rejoin_core::codes::Reason;
 use rejoin_core::position::SeqRange;
-use rejoin_core::record::{Record, Transport};
+use rejoin_core::record::{Kind, Record, Transport};
 use rejoin_core::resume::{Asked, Gap};
 use rejoin_core::session::{Confirmed, Tell};
 use rejoin_core::state::{NewToken, Renew, TokenUse, UsedToken};
@@ -207,6 +207,9 @@ impl Service {
             now,
         };
         let renewed = self.sessions().store().renew(id, renew).await?;
+        if record.about.kind == Kind::Mcp {
+            self.sessions().hubs().token_used(id);
+        }
         let token = self.successor(&presented, &renewed.token)?;
         Ok(Renewal { record: renewed.record, token })
     }

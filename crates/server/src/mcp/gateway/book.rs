@@ -25,6 +25,8 @@ pub(crate) struct Book {
     pub(crate) subscriptions: BTreeMap<String, Box<RawValue>>,
     /// A digest of each list that the client has been given, by method.
     pub(crate) lists: BTreeMap<String, String>,
+    /// Whether the client has been given a reconnect token with a result.
+    pub(crate) token_given: bool,
     /// Entries that are dealt with although one before them is not.
     answered: BTreeSet<u64>,
     /// How often an entry was handed over again.

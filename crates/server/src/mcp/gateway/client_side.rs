@@ -71,6 +71,9 @@ impl Desk<'_> {
         if let Err(error) = self.ensure_link(in_seq).await? {
             return self.answer_all_errors(&error).await;
         }
+        if self.is_for_us(in_seq).await? {
+            return self.reconnect_session(in_seq).await;
+        }
         if maybe_handed { self.hand_again(in_seq).await } else { self.hand(in_seq).await }
     }
 

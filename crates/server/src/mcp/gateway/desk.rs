@@ -176,7 +176,7 @@ impl<'a> Desk<'a> {
 
     /// Publishes a message on a stream.
     pub(super) async fn say(&mut self, stream: StreamName, text: &str) -> Result<(), Closing> {
-        let event = Event { message: Some(text), stream, answers: None };
+        let event = Event { message: Some(text), stream, answers: None, request: None };
         self.publish(vec![event.to_body()]).await
     }
 
@@ -203,9 +203,13 @@ impl<'a> Desk<'a> {
         message: Option<&str>,
     ) -> Result<(), Closing> {
         let Some(pending) = self.requests.remove(in_seq) else { return Ok(()) };
-        let event = Event { message, stream: pending.stream, answers: Some(in_seq) };
+        let request = Some(pending.message.text())
+            .filter(|_| self.gateway.session_tools && pending.method() == "tools/call");
+        let stream = pending.stream.clone();
+        let event = Event { message, stream, answers: Some(in_seq), request };
+        let body = event.to_body();
         self.settle(in_seq);
-        self.publish(vec![event.to_body()]).await?;
+        self.publish(vec![body]).await?;
         if self.requests.is_empty() {
             self.present = None;
         }

@@ -12,6 +12,7 @@
 //! | `client_side.rs` | what the client sent |
 //! | `server_side.rs` | what the server behind said |
 //! | `connect.rs` | reaching the server, and introducing the client again |
+//! | `session_tools.rs` | reconnect tokens in results, and the tool that takes them |
 //! | `rerun.rs` | what becomes of a request that the server died over |
 
 mod book;
@@ -21,6 +22,7 @@ mod desk;
 mod pending;
 mod rerun;
 mod server_side;
+mod session_tools;
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -60,6 +62,7 @@ pub struct Gateway {
     /// Places for children; nothing if the server is no child of ours.
     places: Option<Arc<Places>>,
     trusts_annotations: bool,
+    session_tools: bool,
 }
 
 impl Gateway {
@@ -67,7 +70,12 @@ impl Gateway {
     /// when first needed. The line is read as `sh -c` does.
     pub fn command(line: impl Into<OsString>) -> Self {
         let upstream = Upstream::Child(Child::shell(line, MAX_BYTES));
-        Self { upstream, places: Some(Places::new(MAX_CHILDREN)), trusts_annotations: true }
+        Self {
+            upstream,
+            places: Some(Places::new(MAX_CHILDREN)),
+            trusts_annotations: true,
+            session_tools: false,
+        }
     }
 
     /// With at most so many children at a time. When there are so many and another session needs one,
@@ -83,6 +91,15 @@ impl Gateway {
     #[must_use]
     pub fn trust_annotations(mut self, trust: bool) -> Self {
         self.trusts_annotations = trust;
+        self
+    }
+}
+
+impl Gateway {
+    /// With the tool `reconnect_session`, and a reconnect token in the first result of each session.
+    #[must_use]
+    pub fn session_tools(mut self, on: bool) -> Self {
+        self.session_tools = on;
         self
     }
 }

@@ -78,11 +78,19 @@ impl Desk<'_> {
         let Some(tool) = pending.tool().filter(|_| self.gateway.trusts_annotations) else {
             return Ok(false);
         };
+        let said = self.annotations_of(&tool).await?;
+        Ok(said.is_some_and(Annotations::may_run_again))
+    }
+
+    /// What a tool of the server says of itself; nothing if there is no such tool.
+    pub(super) async fn annotations_of(
+        &mut self,
+        tool: &str,
+    ) -> Result<Option<Annotations>, Closing> {
         if self.annotations.is_none() {
             self.annotations = self.ask_for_annotations().await?;
         }
-        let said = self.annotations.as_ref().and_then(|tools| tools.get(&tool));
-        Ok(said.is_some_and(|said| said.may_run_again()))
+        Ok(self.annotations.as_ref().and_then(|tools| tools.get(tool)).copied())
     }
 
     /// Asks the server what its tools say of themselves; nothing if it does not answer.

@@ -69,10 +69,14 @@ impl Desk<'_> {
             return Ok(());
         };
         let text = message.with_id(&pending.id);
-        if !failed && let Some(pending) = self.requests.remove(in_seq) {
+        if failed {
+            return self.answer(in_seq, &text).await;
+        }
+        if let Some(pending) = self.requests.remove(in_seq) {
             self.note_success(&pending, message);
             self.requests.insert(in_seq, pending);
         }
+        let text = self.with_session_tools(in_seq, text).await?;
         self.answer(in_seq, &text).await
     }
 

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use std::sync::Arc;
 
-use rejoin_core::record::Record;
+use rejoin_core::record::{Ending, Record, Status};
 use rejoin_core::{LogId, Seq, SessionId, Timestamp};
 use rejoin_store::PageLimit;
 use tokio::sync::watch as changes;
 use tokio::time::timeout;
 
+use super::OVER;
 use super::event_id::{EventId, Owed, SessionTag};
 use crate::mcp::logged::{Event, StreamName};
 use crate::mcp::message::{RpcError, code, error_response};
@@ -38,7 +39,7 @@ pub(super) struct Feed {
     /// When the caller's credential ends.
     until: Option<Timestamp>,
     reading: Reading,
-    _present: Present,
+    present: Present,
 }
 
 /// Where a stream begins.
@@ -86,7 +87,7 @@ impl Feed {
             ends,
             suspects_loss: resumed,
             watch,
-            _present: present,
+            present,
         }
     }
 
@@ -127,16 +128,31 @@ impl Feed {
             }
             let store = self.front.service.sessions().store();
             let page = match store.read(&self.session, self.cursor, PageLimit::default()).await {
-                Ok(Some(page)) if page.record.is_active() => page,
-                Ok(_) => return Some(self.session_over()),
+                Ok(Some(page)) => match &page.record.status {
+                    Status::Active => page,
+                    Status::Ended { ending: Ending::Restored { to }, .. } => {
+                        let to = to.clone();
+                        match self.follow(to).await {
+                            true => continue,
+                            false => return Some(self.session_over()),
+                        }
+                    }
+                    Status::Ended { .. } => return Some(self.session_over()),
+                },
+                Ok(None) => return Some(self.session_over()),
                 Err(_) => return Some(Next::End),
             };
             self.suspects_loss |= self.cursor.next() < page.record.oldest;
             let mut messages = Vec::new();
             for event in &page.events {
                 self.cursor = event.seq;
+                let owed = self.owed.len();
                 if let Some(text) = self.take(&event.body) {
                     messages.push((self.id_at(event.seq), text));
+                }
+                if self.front.settings.mcp.session_tools && self.owed.len() < owed {
+                    let hubs = self.front.service.sessions().hubs();
+                    hubs.fetched(&self.session, event.seq, page.record.oldest);
                 }
             }
             if self.stream == StreamName::general() {
@@ -154,6 +170,19 @@ impl Feed {
                 return None;
             }
         }
+    }
+
+    /// The client has gone over to another session: what this stream owes is answered there.
+    async fn follow(&mut self, to: SessionId) -> bool {
+        let sessions = self.front.service.sessions();
+        let Ok(Some(record)) = sessions.store().session(&to).await else { return false };
+        let hub = sessions.hubs().of(&to);
+        self.watch = sessions.watch(&to);
+        (self.reading, self.cuts) = (hub.read(&self.stream), hub.cuts());
+        self.present = hub.enter(sessions, &record, OVER, false).await;
+        (self.tag, self.log) = (SessionTag::of(&to), record.log);
+        (self.session, self.cursor) = (to, record.oldest.previous());
+        true
     }
 
     /// The message of an event, if it is for this stream.

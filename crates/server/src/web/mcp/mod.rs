@@ -40,11 +40,14 @@ pub struct McpSettings {
     pub retry: Duration,
     /// The largest message.
     pub max_bytes: usize,
+    /// Whether it must be known which results a client has fetched: the tool `reconnect_session` gives
+    /// the others.
+    pub session_tools: bool,
 }
 
 impl Default for McpSettings {
     fn default() -> Self {
-        Self { retry: Duration::from_secs(3), max_bytes: 16 * 1024 * 1024 }
+        Self { retry: Duration::from_secs(3), max_bytes: 16 * 1024 * 1024, session_tools: false }
     }
 }
 

@@ -7,7 +7,7 @@ use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use rejoin_core::SessionId;
-use rejoin_core::record::{Kind, Record};
+use rejoin_core::record::{Ending, Kind, Record};
 
 use super::{McpFailure, OVER, PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::REVISIONS;
@@ -16,6 +16,9 @@ use crate::service::{self, Denial, Visitor};
 use crate::web::Front;
 use crate::web::answer::Failure;
 use crate::web::visitor::address;
+
+/// How many names in a row are followed to a session.
+const MOST_NAMES: usize = 8;
 
 /// Somebody who calls over MCP.
 pub(super) struct Client {
@@ -49,14 +52,23 @@ impl Client {
         })?;
         check_revision(headers)?;
         let id = SessionId::parse(named).map_err(|_| Denial::NotFound)?;
-        let record = front.service.own(&self.visitor, &id).await?;
-        if record.about.kind != Kind::Mcp {
-            return Err(Denial::NotFound.into());
+        Ok(self.find(front, id).await?)
+    }
+
+    /// A session by its id, or by the id of one whose client went over to it.
+    async fn find(&self, front: &Front, mut id: SessionId) -> Result<Record, Denial> {
+        for _ in 0..MOST_NAMES {
+            let record = front.service.own(&self.visitor, &id).await?;
+            if record.about.kind != Kind::Mcp {
+                return Err(Denial::NotFound);
+            }
+            match service::ending(&record, front.service.now()) {
+                None => return Ok(record),
+                Some(Ending::Restored { to }) => id = to,
+                Some(ending) => return Err(Denial::Ended(ending)),
+            }
         }
-        match service::ending(&record, front.service.now()) {
-            Some(ending) => Err(Denial::Ended(ending).into()),
-            None => Ok(record),
-        }
+        Err(Denial::NotFound)
     }
 }
 

@@ -1,0 +1,270 @@
+//! Reconnect tokens over MCP: given with the first tool result of a session, and taken by the tool
+//! `reconnect_session`, with which a client that lost its session id goes over to the session it had.
+
+use rejoin_core::record::{Ending, Kind, Record};
+use rejoin_core::session::Publication;
+use rejoin_core::state::End;
+use rejoin_core::{InSeq, Seq, SessionId};
+use rejoin_store::PageLimit;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::desk::{Closing, Desk};
+use crate::access::Caller;
+use crate::mcp::logged::Event;
+use crate::mcp::message::{Message, read, splice, with_element, with_member};
+use crate::service::{Service, Visitor};
+
+/// Our tool, and what it is called where the server has one of that name.
+const TOOL: &str = "reconnect_session";
+const TOOL_BESIDE: &str = "rejoin_reconnect_session";
+
+/// Where a result says which session it belongs to.
+const META: &str = "rejoin/session";
+
+/// Why a client may not go over to another session while it waits for something in its own.
+const BUSY: &str = "session_busy";
+
+/// The tool failed by itself.
+const TOOL_ERROR: &str = "tool_error";
+
+/// What a client calls our tool with.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Call {
+    arguments: Arguments,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Arguments {
+    session_id: String,
+    reconnect_token: String,
+}
+
+impl Desk<'_> {
+    /// Whether a request calls our tool.
+    pub(super) async fn is_for_us(&mut self, in_seq: InSeq) -> Result<bool, Closing> {
+        if !self.gateway.session_tools {
+            return Ok(false);
+        }
+        match self.requests.get(in_seq).and_then(super::pending::Pending::tool).as_deref() {
+            Some(TOOL_BESIDE) => Ok(true),
+            Some(TOOL) => Ok(self.annotations_of(TOOL).await?.is_none()),
+            Some(_) | None => Ok(false),
+        }
+    }
+
+    /// An answer of the server, with what we have to add.
+    pub(super) async fn with_session_tools(
+        &mut self,
+        in_seq: InSeq,
+        text: String,
+    ) -> Result<String, Closing> {
+        if !self.gateway.session_tools {
+            return Ok(text);
+        }
+        let method = self.requests.get(in_seq).map(|pending| pending.method().to_owned());
+        match method.as_deref() {
+            Some("tools/list") => Ok(self.with_our_tool(&text).await?.unwrap_or(text)),
+            Some("tools/call") => Ok(self.with_token(&text).await.unwrap_or(text)),
+            Some(_) | None => Ok(text),
+        }
+    }
+
+    /// The last page of the server's tools, with ours.
+    async fn with_our_tool(&mut self, text: &str) -> Result<Option<String>, Closing> {
+        #[derive(Default, Deserialize)]
+        #[serde(default, rename_all = "camelCase")]
+        struct Page<'a> {
+            #[serde(borrow)]
+            tools: Option<&'a RawValue>,
+            next_cursor: Option<String>,
+        }
+        let Ok(message) = Message::parse(text) else { return Ok(None) };
+        let page: Page<'_> = read(message.result());
+        let (Some(tools), None) = (page.tools, page.next_cursor) else { return Ok(None) };
+        let name = match self.annotations_of(TOOL).await? {
+            Some(_) => TOOL_BESIDE,
+            None => TOOL,
+        };
+        let tools = (tools.get(), with_element(tools.get(), &our_tool(name).to_string()));
+        Ok(Some(splice(message.text(), tools.0, &tools.1)))
+    }
+
+    /// A tool's result with a reconnect token, if the client needs one.
+    async fn with_token(&mut self, text: &str) -> Option<String> {
+        let used = self.shared.hubs.take_renewed(&self.session);
+        if self.keeping.book().token_given && !used {
+            return None;
+        }
+        let service = self.service()?;
+        let record = self.shared.store.session(&self.session).await.ok().flatten()?;
+        let issued = service.issue(&record).await.ok()?;
+        self.keeping.change().token_given = true;
+        let about = json!({
+            "session_id": self.session.as_str(),
+            "reconnect_token": issued.token.as_str(),
+            "expires_at": issued.expires_at.to_string(),
+        });
+        with_meta(text, META, &about.to_string())
+    }
+
+    fn service(&self) -> Option<Service> {
+        self.shared.service.get().and_then(crate::service::WeakService::upgrade)
+    }
+
+    /// The client wants to go over to a session that it has a token of.
+    pub(super) async fn reconnect_session(&mut self, in_seq: InSeq) -> Result<(), Closing> {
+        let Some(pending) = self.requests.get(in_seq) else { return Ok(()) };
+        let (id, stream) = (pending.id.clone(), pending.stream.clone());
+        let Call { arguments } = pending.message.read_params();
+        let went = match self.requests.entries().len() {
+            1 => self.renew(arguments).await,
+            _ => Err(BUSY),
+        };
+        let said = match &went {
+            Ok((record, waiting)) => json!({
+                "success": true,
+                "message": "Session reconnected successfully",
+                "session_id": record.id().as_str(),
+                "reconnect_count": record.reconnect_count,
+                "waiting": waiting,
+            }),
+            Err(reason) => json!({
+                "success": false,
+                "reason": reason,
+                "message": format!("Reconnection failed: {reason}"),
+            }),
+        };
+        let result = json!({ "content": [{ "type": "text", "text": said.to_string() }] });
+        let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#);
+        match went {
+            Ok((record, _)) if *record.id() != self.session => {
+                let event =
+                    Event { message: Some(&text), stream, answers: Some(in_seq), request: None };
+                self.go_over(record.id(), event).await
+            }
+            Ok(_) | Err(_) => self.answer(in_seq, &text).await,
+        }
+    }
+
+    /// Renews the session that the client names, and collects the results that nobody has fetched.
+    async fn renew(&self, arguments: Arguments) -> Result<(Record, Vec<Value>), &'static str> {
+        let service = self.service().ok_or(TOOL_ERROR)?;
+        let own =
+            self.shared.store.session(&self.session).await.ok().flatten().ok_or(TOOL_ERROR)?;
+        let principal = own.about.principal.clone();
+        let caller = Caller { principal, admin: false, publish: false, until: None };
+        let visitor = Visitor::over(rejoin_core::record::Transport::StreamableHttp, caller, None);
+        let id = SessionId::parse(&arguments.session_id).map_err(|_| "session_not_found")?;
+        let renewed = service.renew(&visitor, &id, arguments.reconnect_token).await;
+        let record = renewed.map_err(|denial| denial.reason().as_str())?.record;
+        if record.about.kind != Kind::Mcp {
+            return Err("session_not_found");
+        }
+        let waiting = self.waiting(&id).await.ok_or(TOOL_ERROR)?;
+        Ok((record, waiting))
+    }
+
+    /// Calls whose result no client has fetched, whole.
+    async fn waiting(&self, session: &SessionId) -> Option<Vec<Value>> {
+        let (mut after, mut waiting) = (Seq::ZERO, Vec::new());
+        loop {
+            let page =
+                self.shared.store.read(session, after, PageLimit::default()).await.ok()??;
+            for event in &page.events {
+                after = event.seq;
+                let Some(Event { message: Some(result), request: Some(request), .. }) =
+                    Event::from_body(&event.body)
+                else {
+                    continue;
+                };
+                if !self.shared.hubs.was_fetched(session, event.seq) {
+                    self.shared.hubs.fetched(session, event.seq, page.record.oldest);
+                    let read = |text: &str| serde_json::from_str::<Value>(text).ok();
+                    waiting.push(json!({ "request": read(request), "result": read(result) }));
+                }
+            }
+            if page.events.is_empty() || after >= page.record.head {
+                return Some(waiting);
+            }
+        }
+    }
+
+    /// From now on this session is another name for the other one. The answer is given there: what this
+    /// one had goes.
+    async fn go_over(&mut self, to: &SessionId, answer: Event<'_>) -> Result<(), Closing> {
+        let publication = Publication { events: vec![answer.to_body()], ..Publication::default() };
+        if let Some(service) = self.service()
+            && let Err(why) = service.sessions().publish(to, publication).await
+        {
+            tracing::warn!(session = %to, %why, "a client could not go over to this session");
+        }
+        let end = End {
+            ending: Ending::Restored { to: to.clone() },
+            only_parked: None,
+            only_due: false,
+            remember_for: self.shared.settings.session.lifetime.session_ttl * NAMES_LAST,
+            now: self.shared.clock.now(),
+        };
+        let _ = self.shared.end(&self.session, end).await; // it may have ended by itself
+        Ok(())
+    }
+}
+
+/// How many times a session's time to live its other names are known.
+const NAMES_LAST: u32 = 7;
+
+/// A response with another member in its result's `_meta`.
+fn with_meta(text: &str, name: &str, value: &str) -> Option<String> {
+    #[derive(Default, Deserialize)]
+    struct Result<'a> {
+        #[serde(borrow, rename = "_meta")]
+        meta: Option<&'a RawValue>,
+    }
+    let message = Message::parse(text).ok()?;
+    let result = message.result().filter(|result| result.get().starts_with('{'))?.get();
+    let known = read::<Result<'_>>(Some(result)).meta;
+    let result = match known {
+        Some(meta) => splice(result, meta.get(), &with_member(meta.get(), name, value)),
+        None => with_member(result, "_meta", &with_member("{}", name, value)),
+    };
+    Some(message.with_result(&result))
+}
+
+fn our_tool(name: &str) -> Value {
+    json!({
+        "name": name,
+        "description": "Goes over to a session that you had before and have a reconnect token of, with \
+                        the results that were not fetched.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "session_id": { "type": "string", "description": "The id of the session." },
+                "reconnect_token": { "type": "string", "description": "The token that came with it." },
+            },
+            "required": ["session_id", "reconnect_token"],
+        },
+        "annotations": { "title": "Reconnect to a session", "readOnlyHint": false },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_added_beside_whatever_a_result_says() {
+        let add = |text: &str| with_meta(text, "rejoin/session", "1").unwrap();
+        assert_eq!(
+            add(r#"{"jsonrpc":"2.0","id":1,"result":{"content": []}}"#),
+            r#"{"jsonrpc":"2.0","id":1,"result":{"_meta":{"rejoin/session":1},"content": []}}"#
+        );
+        assert_eq!(
+            add(r#"{"jsonrpc":"2.0","id":1,"result":{"x":1,"_meta":{"a": 2}}}"#),
+            r#"{"jsonrpc":"2.0","id":1,"result":{"x":1,"_meta":{"rejoin/session":1,"a": 2}}}"#
+        );
+    }
+}
