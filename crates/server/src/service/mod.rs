@@ -246,11 +246,17 @@ impl Service {
         (self.inner.keys)()
     }
 
+    /// Refuses what would begin something while the server goes down.
+    pub(crate) fn check_open(&self) -> Result<(), Denial> {
+        match self.is_draining() {
+            true => Err(busy("The server is going down and will be back")),
+            false => Ok(()),
+        }
+    }
+
     /// Refuses what would be new while the server goes down or is full.
     async fn check_room(&self, visitor: &Visitor) -> Result<(), Denial> {
-        if self.is_draining() {
-            return Err(busy("The server is going down and will be back"));
-        }
+        self.check_open()?;
         let (store, settings) = (self.sessions().store(), &self.inner.settings);
         if store.count(None).await? >= settings.max_sessions {
             return Err(busy("The server has as many sessions as it may (max_sessions)"));

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -168,10 +169,21 @@ impl Server {
 
     /// The answer to a request over HTTP, from its status line to its end.
     pub(crate) async fn http(&self, method: &str, path: &str) -> String {
+        self.ask(method, path, "").await
+    }
+
+    /// The answer to a POST of JSON.
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> String {
+        self.ask("POST", path, &body.to_string()).await
+    }
+
+    async fn ask(&self, method: &str, path: &str, body: &str) -> String {
         let asking = async {
             let mut stream = TcpStream::connect(self.address).await.unwrap();
             let request = format!(
-                "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+                "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+                 Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+                body.len()
             );
             stream.write_all(request.as_bytes()).await.unwrap();
             let mut answer = String::new();

@@ -147,6 +147,10 @@ impl Connection {
         mut stream: SplitStream<WebSocket>,
     ) {
         self.greet();
+        if self.service().is_draining() {
+            self.tell_draining();
+            self.close(CloseCode::Draining);
+        }
         loop {
             match self.step(&mut sink, &mut stream).await {
                 Next::GoOn => {}
@@ -307,6 +311,9 @@ impl Connection {
     /// The server is on its way down. Whoever is attached hears of it from its session.
     fn on_phase(&mut self) -> Next {
         let phase = *self.phase.borrow_and_update();
+        if self.closing.is_some() {
+            return Next::GoOn;
+        }
         match (phase, &self.attached) {
             (Phase::Open, _) | (_, Some(_)) => Next::GoOn,
             (Phase::Draining, None) => {
