@@ -64,7 +64,7 @@ pub(crate) struct Metrics {
     pub(crate) expired: Counter,
     /// Messages that were there before.
     pub(crate) duplicates: Counter,
-    /// Connections that were given up because nothing was heard of them.
+    /// Heartbeats that went by without a sign of life of the client.
     pub(crate) heartbeats_missed: Counter,
 }
 
@@ -134,7 +134,7 @@ impl Metrics {
         );
         registry.register(
             "heartbeats_missed",
-            "Connections given up because nothing was heard of them",
+            "Heartbeats without a sign of life of the client before the next one",
             self.heartbeats_missed.clone(),
         );
     }

@@ -11,7 +11,7 @@
 //! The deadline of a session without a client is not here: it is the store's, so that a hundred
 //! thousand parked sessions need no task of their own.
 
-use super::{LeaveReason, Session, Settings, Tell};
+use super::{LeaveReason, Output, Session, Settings, Tell};
 use crate::codes::CloseCode;
 use crate::ids::AttachmentId;
 use crate::time::Timestamp;
@@ -102,7 +102,11 @@ impl Session {
         let pulse = &mut client.pulse;
         let due = pulse.next_heartbeat <= now;
         let missed_too_many = due && pulse.unanswered >= settings.max_heartbeat_misses;
-        if pulse.lost_at(settings) <= now || missed_too_many {
+        let lost = pulse.lost_at(settings) <= now || missed_too_many;
+        if (due || lost) && pulse.unanswered > 0 {
+            self.outputs.push_back(Output::HeartbeatMissed);
+        }
+        if lost {
             self.leave(attachment, LeaveReason::Closed(CloseCode::HeartbeatLost));
             return self.on_left(attachment, now);
         }

@@ -233,6 +233,8 @@ pub enum Output {
         /// What.
         tell: Tell,
     },
+    /// A client has let a heartbeat pass without a sign of life: it is counted.
+    HeartbeatMissed,
     /// A client is no longer attached; it is told everything that came before, then closed.
     Leave {
         /// Which.

@@ -332,6 +332,7 @@ impl Live {
                 }
                 self.write(name(attachment), tell_in_words(tell));
             }
+            Output::HeartbeatMissed => self.write("metrics", "heartbeat missed".to_owned()),
             Output::Leave { attachment, reason } => {
                 let what = match reason {
                     LeaveReason::Closed(code) => format!("closed {}", code.code()),

@@ -193,6 +193,13 @@ impl Server {
         timeout(PATIENCE, asking).await.expect("no answer")
     }
 
+    /// What a metric counts.
+    pub(crate) async fn metric(&self, name: &str) -> u64 {
+        let text = self.http("GET", "/metrics").await;
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
+        line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
+    }
+
     /// Waits until a session has expired and its logs were cleared away, which happens a little later.
     pub(crate) async fn expired(&self, id: &str) {
         super::until("the session has expired and is empty", async || {

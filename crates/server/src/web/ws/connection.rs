@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesOrdered, SplitSink, SplitStream};
 use rejoin_core::codes::{CloseCode, ErrorCode};
 use rejoin_core::record::{Record, Transport};
-use rejoin_core::{LogId, SessionId, Timestamp};
+use rejoin_core::{LogId, Seq, SessionId, Timestamp};
 use rejoin_store::Unavailable;
 use serde_json::json;
 use tokio::sync::watch;
@@ -96,6 +96,8 @@ struct Idle {
     opened: Timestamp,
     heard: Timestamp,
     next_beat: Timestamp,
+    /// Whether nothing was heard since the last one.
+    unanswered: bool,
 }
 
 /// What becomes of a connection after something happened.
@@ -132,7 +134,7 @@ impl Connection {
             replies: FuturesOrdered::new(),
             bad: VecDeque::new(),
             events_out: false,
-            idle: Idle { opened: now, heard: now, next_beat },
+            idle: Idle { opened: now, heard: now, next_beat, unanswered: false },
             phase,
             told_draining: false,
             _counted: counted,
@@ -226,6 +228,7 @@ impl Connection {
             return if matches!(message, Message::Close(_)) { Next::Drop } else { Next::GoOn };
         }
         self.idle.heard = self.now();
+        self.idle.unanswered = false;
         match message {
             Message::Text(text) if text.len() > self.front.settings.max_frame_bytes => {
                 Next::TooLarge
@@ -351,14 +354,26 @@ impl Connection {
         if late {
             return Next::Close(CloseCode::NotAuthorised);
         }
-        if self.attached.is_none() && self.silent_at() <= now {
+        match self.attached {
+            Some(_) => Next::GoOn,
+            None => self.beat_alone(now),
+        }
+    }
+
+    /// The heartbeat of a connection without a session, and its end if it is not answered.
+    fn beat_alone(&mut self, now: Timestamp) -> Next {
+        let (lost, due) = (self.silent_at() <= now, self.idle.next_beat <= now);
+        if (lost || due) && std::mem::take(&mut self.idle.unanswered) {
+            self.service().sessions().counted().heartbeats_missed.inc();
+        }
+        if lost {
             return Next::Close(CloseCode::HeartbeatLost);
         }
-        if self.attached.is_none() && self.idle.next_beat <= now {
+        if due {
             let interval = self.service().sessions().settings().session.heartbeat_interval;
-            self.idle.next_beat = now + interval;
+            (self.idle.next_beat, self.idle.unanswered) = (now + interval, true);
             let uptime = self.service().uptime();
-            self.out.text(words::heartbeat(None, rejoin_core::Seq::ZERO, uptime, None, now));
+            self.out.text(words::heartbeat(None, Seq::ZERO, uptime, None, now));
             self.out.push(Message::Ping(Vec::new().into()));
         }
         Next::GoOn
