@@ -142,7 +142,7 @@ impl Session {
         self.export.last = Some(now);
         let attached = self.attachments.iter().filter(|(_, client)| client.generation.is_some());
         for attachment in attached.map(|(id, _)| *id).collect::<Vec<_>>() {
-            self.tell(attachment, Tell::State);
+            self.tell(attachment, Tell::Checkpoint);
         }
     }
 }

@@ -79,6 +79,10 @@ pub(super) struct Attached {
     pub(super) batch: bool,
     /// Whether the replay is of a log that was gone when the session was restored.
     pub(super) log_gone: bool,
+    /// The last event that was written to it, or that it had before.
+    pub(super) sent: Seq,
+    /// A state on its way, and the event that it must not come before.
+    pub(super) held_state: Option<(Seq, String)>,
 }
 
 impl Attached {

@@ -123,7 +123,9 @@ impl Connection {
     fn attach(&mut self, joined: Joined, batch: bool, log_gone: bool) -> Next {
         let Joined { attachment, confirmed, .. } = joined;
         self.events_out = false;
-        self.attached = Some(Attached { attachment, record: confirmed.record, batch, log_gone });
+        let (sent, record) = (confirmed.replay_from.previous(), confirmed.record);
+        let held_state = None;
+        self.attached = Some(Attached { attachment, record, batch, log_gone, sent, held_state });
         Next::GoOn
     }
 
