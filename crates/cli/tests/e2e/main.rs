@@ -12,6 +12,7 @@ mod support;
 
 mod acks;
 mod bad_input;
+mod buffers;
 mod child_agents;
 mod connecting;
 mod creating;
