@@ -48,6 +48,9 @@ pub struct ServerSettings {
     /// How long an agent is kept that has nothing to do and no client; at once if it is zero, as it
     /// should be where starting one costs nothing.
     pub agent_idle_ttl: Duration,
+    /// How long one is kept that has nothing to do while a client is attached; for as long as the
+    /// client is, if nothing is set. One that was let go is started again for work, not for company.
+    pub attended_idle_ttl: Option<Duration>,
 }
 
 impl Default for ServerSettings {
@@ -57,6 +60,7 @@ impl Default for ServerSettings {
             takeover: Takeover::Replace,
             state_ttl: Duration::from_secs(24 * 60 * 60),
             agent_idle_ttl: Duration::ZERO,
+            attended_idle_ttl: None,
         }
     }
 }

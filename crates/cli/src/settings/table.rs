@@ -137,7 +137,7 @@ settings! {
     agent: Maybe<Program> = Absent("a built-in example") => Now;
     /// The MCP server: a command, run once for each session, or the URL of a Streamable HTTP server.
     mcp: Maybe<Program> = Absent("a built-in example") => Later("MCP");
-    /// How long a child process without work is kept.
+    /// How long a child process without work is kept, whether a client is attached or not.
     child_idle_ttl: Time = Text("1h") => Now;
     /// Child processes at the same time; when it is reached, idle ones are stopped.
     max_children: Count<usize> = Text("64"), at_least "1" => Now;

@@ -14,6 +14,7 @@ mod acks;
 mod bad_input;
 mod buffers;
 mod child_agents;
+mod children;
 mod connecting;
 mod creating;
 mod draining;
