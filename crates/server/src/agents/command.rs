@@ -11,6 +11,7 @@
 //! covers nothing and is enough.
 
 mod feed;
+mod guard;
 mod hear;
 mod lines;
 mod places;
