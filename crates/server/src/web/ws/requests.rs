@@ -31,14 +31,18 @@ impl Connection {
                 self.ack(&visitor, &session, last_seq, gap_detected).await
             }
             Request::Rare(rare) => {
-                // Answers come in the order of requests.
-                while let Some(reply) = self.replies.next().await {
-                    self.out.text(reply);
-                }
+                self.await_replies().await; // answers come in the order of requests
                 self.heard().await;
                 // In a box: it is large, and every idle connection would have room for it.
                 Box::pin(self.on_rare(&visitor, rare)).await
             }
+        }
+    }
+
+    /// Waits for the answers to everything that was asked so far.
+    pub(super) async fn await_replies(&mut self) {
+        while let Some(reply) = self.replies.next().await {
+            self.out.text(reply);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use axum::extract::ws::Message;
 use rejoin_core::Seq;
-use rejoin_core::codes::ErrorCode;
+use rejoin_core::codes::{CloseCode, ErrorCode};
 use rejoin_core::page::StoredEvent;
 use rejoin_core::position::SeqRange;
 use rejoin_core::session::{LeaveReason, Tell};
@@ -29,13 +29,29 @@ impl Connection {
                 self.tell(tell).await;
                 Next::GoOn
             }
-            Some(Told::Leave(LeaveReason::Closed(code))) => Next::Close(code),
+            Some(Told::Leave(LeaveReason::Closed(code))) => {
+                self.last_replies(code).await;
+                Next::Close(code)
+            }
             Some(Told::Leave(LeaveReason::Refused)) => {
                 self.attached = None;
                 Next::GoOn
             }
             // Cut off, or the session is not served any more: to the client both look like a network.
             None => Next::Drop,
+        }
+    }
+
+    /// Whoever is sent away with its requests under way is told first what became of them. Its driver
+    /// has ended, or is about to: no answer is long in coming.
+    async fn last_replies(&mut self, code: CloseCode) {
+        match code {
+            CloseCode::Draining | CloseCode::Busy => self.await_replies().await,
+            CloseCode::HeartbeatLost
+            | CloseCode::Superseded
+            | CloseCode::SessionEnded
+            | CloseCode::NotAuthorised
+            | CloseCode::ProtocolAbuse => {}
         }
     }
 
