@@ -19,21 +19,25 @@ use super::http::Request;
 /// The secret of the tests' servers.
 pub const SECRET: &[u8] = b"the secret of the tests, 32 bytes or more";
 
+/// How long the credential of `brief` is good.
+pub const BRIEFLY: Duration = Duration::from_millis(400);
+
 /// Callers by their keys: `alice` and `bob`, who may publish, `reader`, who is alice without that
-/// right, and `admin`.
+/// right, `brief`, who is alice for a moment, and `admin`.
 #[derive(Debug)]
 pub struct KeysOfTests;
 
 impl Authenticate for KeysOfTests {
-    fn authenticate(&self, credential: &str, _: Timestamp) -> Result<Caller, Unauthorized> {
+    fn authenticate(&self, credential: &str, now: Timestamp) -> Result<Caller, Unauthorized> {
+        let until = (credential == "brief").then(|| now + BRIEFLY);
         let (principal, admin, publish) = match credential {
-            "alice" => ("alice", false, true),
+            "alice" | "brief" => ("alice", false, true),
             "reader" => ("alice", false, false),
             "bob" => ("bob", false, true),
             "admin" => ("root", true, true),
             _ => return Err(Unauthorized),
         };
-        Ok(Caller { principal: Principal::new(principal), admin, publish, until: None })
+        Ok(Caller { principal: Principal::new(principal), admin, publish, until })
     }
 }
 
