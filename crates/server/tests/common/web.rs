@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
+use axum::extract::ConnectInfo;
 use rejoin::core::keys::{KeyRing, SecretKey};
 use rejoin::core::record::{Kind, Transport};
 use rejoin::core::{Principal, SessionId, Timestamp};
@@ -48,6 +50,8 @@ pub struct Setup {
     pub service: ServiceSettings,
     pub web: WebSettings,
     pub access: Arc<dyn Authenticate>,
+    /// Where callers seem to come from; where they do, if nothing is said.
+    pub peer: Option<SocketAddr>,
 }
 
 impl Setup {
@@ -59,6 +63,7 @@ impl Setup {
             service: ServiceSettings::default(),
             web: WebSettings::default(),
             access: Arc::new(Open),
+            peer: None,
         }
     }
 
@@ -69,11 +74,14 @@ impl Setup {
     }
 
     pub async fn start(self) -> Web {
-        let Self { store, sessions, service, web, access } = self;
+        let Self { store, sessions, service, web, access, peer } = self;
         let builder = Sessions::builder(Arc::clone(&store)).settings(sessions);
         let sessions = builder.start().unwrap();
         let service = Service::new(sessions, Arc::new(|| Arc::new(ring())), service);
-        let router = router(service.clone(), access, web);
+        let mut router = router(service.clone(), access, web);
+        if let Some(peer) = peer {
+            router = router.layer(Extension(ConnectInfo(peer)));
+        }
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = router.into_make_service_with_connect_info::<SocketAddr>();
