@@ -26,6 +26,7 @@ mod lifecycle;
 mod messages;
 mod restoring;
 mod resuming;
+mod rotating_keys;
 mod scenarios;
 mod seen_over_http;
 mod superseding;

@@ -114,8 +114,12 @@ impl Server {
 
     /// Asks it to stop.
     pub(crate) fn terminate(&self) {
+        self.signal("-TERM");
+    }
+
+    fn signal(&self, name: &str) {
         let id = self.child.as_ref().and_then(Child::id).expect("it runs").to_string();
-        let sent = std::process::Command::new("kill").args(["-TERM", &id]).status().unwrap();
+        let sent = std::process::Command::new("kill").args([name, &id]).status().unwrap();
         assert!(sent.success());
     }
 
@@ -198,6 +202,18 @@ impl Server {
         let text = self.http("GET", "/metrics").await;
         let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
         line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
+    }
+
+    /// Runs `rejoin keys` on the same data, and has the server read the keys again.
+    pub(crate) async fn keys(&self, line: &[&str]) {
+        let read = || self.log().matches("signing keys read").count();
+        let before = read();
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_rejoin"));
+        command.env_clear().arg("keys").args(line);
+        command.arg("--data-dir").arg(self.home.path().join("data"));
+        assert!(command.status().unwrap().success());
+        self.signal("-HUP");
+        super::until("the server has read its keys", async || read() > before).await;
     }
 
     /// Waits until a session has expired and its logs were cleared away, which happens a little later.
