@@ -18,6 +18,7 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::sleep_until;
 
+use super::alone::Idle;
 use super::outbox::Outbox;
 use super::words::{self, Trouble};
 use super::{frames, frames::Unreadable};
@@ -61,13 +62,13 @@ pub(super) struct Connection {
     bad: VecDeque<Timestamp>,
     /// Events were written and the session is to be told when the socket has taken them.
     pub(super) events_out: bool,
-    idle: Idle,
-    phase: watch::Receiver<Phase>,
+    pub(super) idle: Idle,
+    pub(super) phase: watch::Receiver<Phase>,
     /// Whether it was told, without a session, that the server is going down.
-    told_draining: bool,
+    pub(super) told_draining: bool,
     _counted: Counted,
     /// When it is dropped whether or not its close has arrived.
-    closing: Option<Timestamp>,
+    pub(super) closing: Option<Timestamp>,
 }
 
 /// What a connection is attached to.
@@ -93,15 +94,6 @@ impl Attached {
     pub(super) fn log(&self) -> LogId {
         self.record.log
     }
-}
-
-/// The heartbeat of a connection that has no session, whose session would have one.
-struct Idle {
-    opened: Timestamp,
-    heard: Timestamp,
-    next_beat: Timestamp,
-    /// Whether nothing was heard since the last one.
-    unanswered: bool,
 }
 
 /// What becomes of a connection after something happened.
@@ -315,37 +307,6 @@ impl Connection {
         credential.into_iter().chain(idle).min().unwrap_or(far_off).min(far_off)
     }
 
-    /// The server is on its way down. Whoever is attached hears of it from its session.
-    fn on_phase(&mut self) -> Next {
-        let phase = *self.phase.borrow_and_update();
-        if self.closing.is_some() {
-            return Next::GoOn;
-        }
-        match (phase, &self.attached) {
-            (Phase::Open, _) | (_, Some(_)) => Next::GoOn,
-            (Phase::Draining, None) => {
-                self.tell_draining();
-                Next::GoOn
-            }
-            (Phase::Closing, None) => {
-                self.tell_draining(); // there may have been nothing to wait for
-                Next::Close(CloseCode::Draining)
-            }
-        }
-    }
-
-    /// Tells a client without a session, once.
-    fn tell_draining(&mut self) {
-        if !std::mem::replace(&mut self.told_draining, true) {
-            let sentence = "The server is going down and will be back";
-            self.out.text(words::notice(None, "draining", sentence, self.now()));
-        }
-    }
-
-    fn silent_at(&self) -> Timestamp {
-        self.idle.heard + self.service().sessions().settings().session.heartbeat_timeout
-    }
-
     fn on_deadline(&mut self) -> Next {
         let now = self.now();
         if self.closing.is_some_and(|at| at <= now) {
@@ -362,25 +323,6 @@ impl Connection {
             Some(_) => Next::GoOn,
             None => self.beat_alone(now),
         }
-    }
-
-    /// The heartbeat of a connection without a session, and its end if it is not answered.
-    fn beat_alone(&mut self, now: Timestamp) -> Next {
-        let (lost, due) = (self.silent_at() <= now, self.idle.next_beat <= now);
-        if (lost || due) && std::mem::take(&mut self.idle.unanswered) {
-            self.service().sessions().counted().heartbeats_missed.inc();
-        }
-        if lost {
-            return Next::Close(CloseCode::HeartbeatLost);
-        }
-        if due {
-            let interval = self.service().sessions().settings().session.heartbeat_interval;
-            (self.idle.next_beat, self.idle.unanswered) = (now + interval, true);
-            let uptime = self.service().uptime();
-            self.out.text(words::heartbeat(None, Seq::ZERO, uptime, None, now));
-            self.out.push(Message::Ping(Vec::new().into()));
-        }
-        Next::GoOn
     }
 
     fn close(&mut self, code: CloseCode) {
