@@ -139,7 +139,8 @@ fn server_settings(settings: &Settings) -> ServerSettings {
             settings::Takeover::Reject => Takeover::Reject,
         },
         state_ttl: settings.state_ttl,
-        agent_idle_ttl: agents::idle_ttl(settings),
+        agent_idle_ttl: agents::idle_ttl(settings).unwrap_or_default(),
+        attended_idle_ttl: agents::idle_ttl(settings),
         mcp_idle_ttl: settings.child_idle_ttl,
     }
 }

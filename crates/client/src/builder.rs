@@ -32,6 +32,8 @@ pub struct Builder {
     window: Window,
     connect_timeout: Duration,
     max_frame_bytes: usize,
+    #[cfg(feature = "tls")]
+    tls: Option<Arc<rustls::ClientConfig>>,
 }
 
 impl Builder {
@@ -50,6 +52,8 @@ impl Builder {
             },
             connect_timeout: limits::CONNECT_TIMEOUT,
             max_frame_bytes: limits::MAX_FRAME_BYTES,
+            #[cfg(feature = "tls")]
+            tls: None,
         }
     }
 
@@ -136,6 +140,14 @@ impl Builder {
         self
     }
 
+    /// Opens `wss://` with this, in place of the certificate authorities of the web: for a server whose
+    /// certificate is of an authority of one's own.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, config: Arc<rustls::ClientConfig>) -> Self {
+        self.tls = Some(config);
+        self
+    }
+
     /// Starts the session: loads what was kept, and connects in the background. Whether that works is
     /// told in the stream. Must be called inside a tokio runtime, where a task is spawned that ends with
     /// the session.
@@ -184,6 +196,8 @@ impl Builder {
             token: self.token.clone(),
             timeout: self.connect_timeout,
             max_frame_bytes: self.max_frame_bytes,
+            #[cfg(feature = "tls")]
+            tls: self.tls.clone(),
         })
     }
 }

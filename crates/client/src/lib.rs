@@ -47,7 +47,8 @@
 //! | `clock`, `limits` | the time; every bound |
 //!
 //! # Features
-//! `tls`: addresses that begin with `wss://`, by rustls with the roots of `webpki-roots`.
+//! `tls`: addresses that begin with `wss://`, by rustls with the roots of `webpki-roots` or with
+//! [what the application says](Builder#method.tls).
 
 mod builder;
 mod clock;

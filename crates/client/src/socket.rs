@@ -17,7 +17,7 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::http::{HeaderMap, StatusCode, header};
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Bytes, Error, Message, Utf8Bytes, http};
-use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
 use crate::frames::{self, Frame};
 use crate::limits;
@@ -31,6 +31,9 @@ pub(crate) struct Dial {
     pub(crate) token: Option<Secret>,
     pub(crate) timeout: Duration,
     pub(crate) max_frame_bytes: usize,
+    /// How `wss://` is opened, if not with the certificate authorities of the web.
+    #[cfg(feature = "tls")]
+    pub(crate) tls: Option<std::sync::Arc<rustls::ClientConfig>>,
 }
 
 /// What came out of a socket.
@@ -86,8 +89,16 @@ impl Socket {
             .write_buffer_size(limits::SOCKET_BUFFER_BYTES)
             .max_message_size(Some(dial.max_frame_bytes))
             .max_frame_size(Some(dial.max_frame_bytes));
-        let (stream, _) =
-            connect_async_with_config(request, Some(config), true).await.map_err(open_error)?;
+        #[cfg(not(feature = "tls"))]
+        let opening = tokio_tungstenite::connect_async_with_config(request, Some(config), true);
+        #[cfg(feature = "tls")]
+        let opening = tokio_tungstenite::connect_async_tls_with_config(
+            request,
+            Some(config),
+            true,
+            dial.tls.clone().map(tokio_tungstenite::Connector::Rustls),
+        );
+        let (stream, _) = opening.await.map_err(open_error)?;
         let mut socket = Box::new(Self { stream, ahead: VecDeque::new(), unflushed_since: None });
         if let Some(token) = &dial.token {
             socket.write(frames::authenticate(token));

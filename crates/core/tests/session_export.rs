@@ -27,7 +27,7 @@ fn checkpoint(live: &mut Live, state: &str) {
 fn the_first_change_is_sent_at_once() {
     let mut live = attached();
     checkpoint(&mut live, "first");
-    assert_eq!(live.heard_by("A"), ["state"]);
+    assert_eq!(live.heard_by("A"), ["checkpoint"]);
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn a_state_is_sent_only_once_the_store_has_it() {
     checkpoint(&mut live, "first");
     assert!(live.heard_by("A").is_empty());
     live.store_answers();
-    assert_eq!(live.heard_by("A"), ["state"]);
+    assert_eq!(live.heard_by("A"), ["checkpoint"]);
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn changes_within_the_interval_are_sent_as_one_when_it_ends() {
     assert!(live.heard_by("A").is_empty());
     assert_eq!(live.session().next_deadline(), Some(at(60)));
     live.wait(SECOND);
-    assert_eq!(live.heard_by("A"), ["state"]);
+    assert_eq!(live.heard_by("A"), ["checkpoint"]);
     live.wait(MINUTE * 5);
     assert!(live.heard_by("A").is_empty(), "nothing has changed since");
 }
@@ -69,7 +69,7 @@ fn the_interval_counts_from_the_last_one_that_was_sent() {
     live.wait(SECOND * 49);
     assert!(live.heard_by("A").is_empty());
     live.wait(SECOND);
-    assert_eq!(live.heard_by("A"), ["state"]);
+    assert_eq!(live.heard_by("A"), ["checkpoint"]);
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn a_change_after_a_quiet_interval_is_sent_at_once() {
     live.wait(MINUTE);
     live.all_heard();
     checkpoint(&mut live, "second");
-    assert_eq!(live.heard_by("A"), ["state"]);
+    assert_eq!(live.heard_by("A"), ["checkpoint"]);
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn a_change_that_nobody_was_there_for_is_sent_to_the_client_that_comes_back() {
     live.comes_back(B, 0);
     live.wait(SECOND);
     let heard = live.heard_by("B");
-    assert_eq!(heard.iter().filter(|line| *line == "state").count(), 1, "{heard:?}");
+    assert_eq!(heard.iter().filter(|line| *line == "checkpoint").count(), 1, "{heard:?}");
 }
 
 #[test]
@@ -113,5 +113,5 @@ fn a_change_is_not_spent_on_a_client_that_the_store_has_not_confirmed_yet() {
     assert!(live.heard_by("B").is_empty());
     live.store_answers();
     live.wait(SECOND);
-    assert_eq!(live.heard_by("B").last().unwrap(), "state");
+    assert_eq!(live.heard_by("B").last().unwrap(), "checkpoint");
 }

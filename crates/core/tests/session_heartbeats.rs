@@ -55,6 +55,7 @@ fn a_client_that_let_two_heartbeats_pass_is_closed_and_its_session_parked() {
     assert_eq!(live.heard_by("A"), ["heartbeat at 0", "heartbeat at 0"]);
     live.wait(SECOND);
     assert_eq!(live.heard_by("A"), ["closed 4001"]);
+    assert_eq!(live.heard_by("metrics"), ["heartbeat missed"; 2]);
     assert_eq!(live.heard_by("policy"), ["parked: keep it 86400s"]);
     assert_eq!(live.store.vitals.attached, None);
     assert_eq!(live.session().next_deadline(), None, "nobody is there to wait for");
@@ -75,6 +76,7 @@ fn an_answered_heartbeat_is_not_missed() {
     let mut live = attached(patient());
     live.wait(SECOND * 25);
     live.speaks(A);
+    assert_eq!(live.heard_by("metrics"), ["heartbeat missed"], "the first one was");
     live.all_heard();
     live.wait(SECOND * 24);
     assert_eq!(live.heard_by("A"), ["heartbeat at 0", "heartbeat at 0"]);

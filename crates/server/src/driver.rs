@@ -105,8 +105,8 @@ impl Drop for Registered {
     }
 }
 
-/// Whoever waits learns it by the dropped reply, clients by the closed channel; both may come back
-/// when the server has been started again.
+/// Whoever waits learns it by the dropped reply, clients by their close; both may come back when the
+/// store works again.
 fn not_served(id: &SessionId, unavailable: &Unavailable) {
     tracing::error!(session = %id, %unavailable, "a session is not served any more");
 }
@@ -183,6 +183,7 @@ impl Driver {
         };
         if let Err(unavailable) = end {
             not_served(&self.id, &unavailable);
+            self.send_away(CloseCode::Busy);
         }
     }
 
@@ -249,9 +250,7 @@ impl Driver {
         }
         self.carry_out_all();
         self.seat.dismiss(self.shared.clock.now());
-        for attachment in self.outlets.keys().copied().collect::<Vec<_>>() {
-            self.leave(attachment, LeaveReason::Closed(CloseCode::Draining));
-        }
+        self.send_away(CloseCode::Draining);
         loop {
             self.carry_out_all();
             let now = self.shared.clock.now();
@@ -272,6 +271,13 @@ impl Driver {
             if !matches!(done, Done::Start(_)) {
                 self.take_in(done)?;
             }
+        }
+    }
+
+    /// Everybody is closed, and comes back later.
+    fn send_away(&mut self, code: CloseCode) {
+        for attachment in self.outlets.keys().copied().collect::<Vec<_>>() {
+            self.leave(attachment, LeaveReason::Closed(code));
         }
     }
 

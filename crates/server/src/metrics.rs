@@ -64,7 +64,7 @@ pub(crate) struct Metrics {
     pub(crate) expired: Counter,
     /// Messages that were there before.
     pub(crate) duplicates: Counter,
-    /// Connections that were given up because nothing was heard of them.
+    /// Heartbeats that went by without a sign of life of the client.
     pub(crate) heartbeats_missed: Counter,
 }
 
@@ -134,7 +134,7 @@ impl Metrics {
         );
         registry.register(
             "heartbeats_missed",
-            "Connections given up because nothing was heard of them",
+            "Heartbeats without a sign of life of the client before the next one",
             self.heartbeats_missed.clone(),
         );
     }
@@ -182,6 +182,11 @@ impl Metrics {
             let overflowed = store.overflowed_events.load(Ordering::Relaxed);
             let help = "Events dropped over a bound before they were acked";
             counter(&mut text, "buffer_overflow_events", help, overflowed);
+            let shed = store.shed_events.load(Ordering::Relaxed);
+            let help = "Events dropped because all sessions held more than max_buffered_bytes";
+            counter(&mut text, "buffer_shed_events", help, shed);
+            let buffered = store.buffered_bytes.load(Ordering::Relaxed);
+            gauge(&mut text, "buffered_bytes", "Bytes of events that all sessions hold", buffered);
             let help = "How long commits took";
             let seconds = store.seconds();
             histogram(&mut text, "store_commit_seconds", help, seconds, &store.commit_seconds);
@@ -198,6 +203,12 @@ impl Metrics {
 fn counter(text: &mut String, name: &str, help: &str, count: u64) {
     let _ = writeln!(text, "# HELP rejoin_{name} {help}.\n# TYPE rejoin_{name} counter");
     let _ = writeln!(text, "rejoin_{name}_total {count}");
+}
+
+/// Writes a gauge that is kept elsewhere.
+fn gauge(text: &mut String, name: &str, help: &str, value: u64) {
+    let _ = writeln!(text, "# HELP rejoin_{name} {help}.\n# TYPE rejoin_{name} gauge");
+    let _ = writeln!(text, "rejoin_{name} {value}");
 }
 
 /// Writes a histogram that is kept elsewhere.

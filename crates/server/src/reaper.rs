@@ -1,5 +1,6 @@
 //! The deadlines of all sessions without a client, in one task. They are kept by the store in order,
-//! so a hundred thousand parked sessions cost one timer.
+//! so a hundred thousand parked sessions cost one timer. The same task has the store let go of events
+//! that have outlived their retention.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,10 +29,11 @@ pub(crate) const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
 /// Ends, keeps or forgets sessions whose time has come, until the store fails or the server stops.
 pub(crate) async fn run(shared: Arc<Shared>) {
+    let mut settle_at = Some(shared.clock.now());
     loop {
         let changed = shared.deadlines.notified();
         let now = shared.clock.now();
-        let next = match sweep(&shared, now).await {
+        let next = match look_after(&shared, &mut settle_at, now).await {
             Ok(next) => next,
             Err(unavailable) => {
                 tracing::error!(%unavailable, "deadlines are not looked after any more");
@@ -39,13 +41,26 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             }
         };
         let latest = now + LONGEST_SLEEP;
-        let wake = shared.clock.instant(next.map_or(latest, |next| next.min(latest)));
+        let wake = shared.clock.instant(next.into_iter().chain(settle_at).fold(latest, Ord::min));
         tokio::select! {
             () = changed => {}
             () = sleep_until(wake) => {}
             () = shared.stopping() => return,
         }
     }
+}
+
+/// Sees to sessions whose time has come, and now and then to events whose time has; says when the next
+/// session's will.
+async fn look_after(
+    shared: &Arc<Shared>,
+    settle_at: &mut Option<Timestamp>,
+    now: Timestamp,
+) -> Result<Option<Timestamp>, Unavailable> {
+    if settle_at.is_some_and(|at| at <= now) {
+        *settle_at = shared.store.settle(now).await?;
+    }
+    sweep(shared, now).await
 }
 
 /// Looks at every session whose time has come by `now`; says when the next one's will.

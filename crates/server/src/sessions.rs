@@ -50,7 +50,10 @@ pub struct ServerSettings {
     /// How long an agent is kept that has nothing to do and no client; at once if it is zero, as it
     /// should be where starting one costs nothing.
     pub agent_idle_ttl: Duration,
-    /// The same for whoever does the work of MCP sessions.
+    /// How long one is kept that has nothing to do while a client is attached; for as long as the
+    /// client is, if nothing is set. One that was let go is started again for work, not for company.
+    pub attended_idle_ttl: Option<Duration>,
+    /// How long whoever does the work of MCP sessions is kept without work, with a client or without.
     pub mcp_idle_ttl: Duration,
 }
 
@@ -61,6 +64,7 @@ impl Default for ServerSettings {
             takeover: Takeover::Replace,
             state_ttl: Duration::from_secs(24 * 60 * 60),
             agent_idle_ttl: Duration::ZERO,
+            attended_idle_ttl: None,
             mcp_idle_ttl: Duration::from_secs(60 * 60),
         }
     }
@@ -68,10 +72,11 @@ impl Default for ServerSettings {
 
 impl ServerSettings {
     /// How long whoever does the work of such a session is kept without work.
-    pub(crate) fn idle_ttl(&self, kind: Kind) -> Duration {
+    pub(crate) fn idle_ttl(&self, kind: Kind, company: bool) -> Option<Duration> {
         match kind {
-            Kind::Agent => self.agent_idle_ttl,
-            Kind::Mcp => self.mcp_idle_ttl,
+            Kind::Agent if company => self.attended_idle_ttl,
+            Kind::Agent => Some(self.agent_idle_ttl),
+            Kind::Mcp => Some(self.mcp_idle_ttl),
         }
     }
 

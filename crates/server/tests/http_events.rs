@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::http::SentEvent;
-use common::web::{Setup, Web, word};
+use common::web::{BRIEFLY, Setup, Web, word};
 use rejoin::core::limits::LogBounds;
 use rejoin::service::ServiceSettings;
 use rejoin::store::MemoryStore;
@@ -299,4 +299,28 @@ async fn a_key_that_can_be_none_is_refused() {
         let publish = web.post(&events(&id)).header("idempotency-key", key).json(&ticks(1));
         publish.send().await.expect(400);
     }
+}
+
+#[tokio::test]
+async fn a_long_poll_ends_when_the_credential_that_it_came_with_does() {
+    let web = Setup::keyed().start().await;
+    let (id, _) = web.create_by("alice").await;
+    let poll = web.get(&format!("{}?wait=60s", events(&id))).by("brief");
+    let (answer, _) = tokio::join!(poll.send(), async {
+        tokio::time::sleep(2 * BRIEFLY).await;
+        web.post(&events(&id)).by("alice").json(&ticks(1)).send().await.expect(200)
+    });
+    assert_eq!(answer.expect(401)["error_code"], "UNAUTHORIZED");
+}
+
+#[tokio::test]
+async fn a_stream_ends_when_the_credential_that_it_came_with_does() {
+    let web = Setup::keyed().start().await;
+    let (id, _) = web.create_by("alice").await;
+    let mut stream = web.get(&events(&id)).by("brief").stream().await;
+    assert_eq!(stream.status, 200);
+    web.post(&events(&id)).by("alice").json(&ticks(1)).send().await.expect(200);
+    assert_eq!(stream.next().await.unwrap().data["seq"], 1);
+    assert_eq!(stream.next().await, None, "though nobody ended it");
+    web.get(&format!("/api/sessions/{id}")).by("alice").send().await.expect(200);
 }

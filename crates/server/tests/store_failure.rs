@@ -32,8 +32,8 @@ async fn everybody_who_waits_for_a_store_that_fails_gets_an_error() {
     assert!(matches!(publish_error, Failure::Unavailable(_)), "{publish_error}");
     let send_error = soon(sending).await.unwrap().unwrap_err();
     assert!(matches!(send_error, Failure::Unavailable(_)), "{send_error}");
-    assert_eq!(reader.next().await, "nothing");
-    assert_eq!(second.next().await, "nothing");
+    assert_eq!(reader.next().await, "closed 4003");
+    assert_eq!(second.next().await, "closed 4003");
     assert!(soon(seat.next()).await.is_none(), "the agent is stopped");
     assert!(seat.publish(said()).await.is_err());
     assert!(reader.send("m1", "hello").await.is_err());

@@ -142,6 +142,13 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Reads the audit trail, newest first.
     async fn audit_trail(&self, query: &AuditQuery) -> Result<AuditPage, Unavailable>;
 
+    /// Lets go of settled events that have outlived their retention, also in sessions that nothing
+    /// happens to; says when to ask again. A store that sees to it by itself says nothing.
+    async fn settle(&self, now: Timestamp) -> Result<Option<Timestamp>, Unavailable> {
+        let _ = now;
+        Ok(None)
+    }
+
     /// What the store has measured about itself, if it does.
     fn measurements(&self) -> Option<&Measurements> {
         None

@@ -10,6 +10,7 @@ mod contract;
 pub mod embedded;
 mod measure;
 mod memory;
+mod relief;
 
 pub mod suite;
 

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use rejoin_core::log::Trimmed;
+
 /// What has happened since the store was opened.
 #[derive(Debug, Default)]
 pub struct Measurements {
@@ -12,6 +14,10 @@ pub struct Measurements {
     pub commit_requests: Distribution<8>,
     /// Events that were dropped over a bound before their client had acked them.
     pub overflowed_events: AtomicU64,
+    /// Events that were dropped, acked or not, because all sessions together held too much.
+    pub shed_events: AtomicU64,
+    /// Bytes of events that all sessions hold at this moment.
+    pub buffered_bytes: AtomicU64,
 }
 
 /// Upper bounds of commit times, in seconds.
@@ -32,6 +38,25 @@ impl Measurements {
         if events > 0 {
             self.overflowed_events.fetch_add(events, Ordering::Relaxed);
         }
+    }
+
+    /// Events were dropped because all sessions together held too much.
+    pub fn shed(&self, trimmed: Trimmed) {
+        self.shed_events.fetch_add(trimmed.settled + trimmed.unacked, Ordering::Relaxed);
+        self.overflowed(trimmed.unacked);
+    }
+
+    /// A session holds `now` bytes of events instead of `was`.
+    pub fn holds(&self, was: u64, now: u64) {
+        if was != now {
+            // It wraps, and comes out right: nothing was taken away that had not been added.
+            self.buffered_bytes.fetch_add(now.wrapping_sub(was), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether any session holds an event.
+    pub(crate) fn holds_any(&self) -> bool {
+        self.buffered_bytes.load(Ordering::Relaxed) > 0
     }
 
     /// The bounds that go with [`Self::commit_seconds`].

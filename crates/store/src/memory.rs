@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -22,11 +23,14 @@ use crate::contract::{
     StoredSnapshot, Unavailable,
 };
 use crate::measure::Measurements;
+use crate::relief;
 
 /// Sessions in memory.
 #[derive(Debug)]
 pub struct MemoryStore {
     bounds: LogBounds,
+    /// What all out logs together may hold.
+    max_buffered_bytes: u64,
     audit_max: usize,
     inner: Mutex<Inner>,
     measurements: Measurements,
@@ -47,7 +51,15 @@ impl MemoryStore {
     /// An empty store whose out logs keep to `bounds`, with at most `audit_max` audit records.
     pub fn new(bounds: LogBounds, audit_max: usize) -> Self {
         let (inner, measurements) = (Mutex::default(), Measurements::default());
-        Self { bounds, audit_max, inner, measurements }
+        Self { bounds, max_buffered_bytes: u64::MAX, audit_max, inner, measurements }
+    }
+
+    /// With a bound for the events of all sessions together. Beyond it the sessions that need theirs
+    /// least give way.
+    #[must_use]
+    pub fn max_buffered_bytes(mut self, bytes: u64) -> Self {
+        self.max_buffered_bytes = bytes;
+        self
     }
 
     fn lock(&self) -> Result<MutexGuard<'_, Inner>, Unavailable> {
@@ -66,17 +78,36 @@ impl MemoryStore {
         let mut inner = self.lock()?;
         let inner = &mut *inner;
         let session = inner.sessions.get_mut(id).ok_or(Failure::NotFound)?;
-        let was_due = session.record().due_at();
+        let (was_due, held) = (session.record().due_at(), held(session));
         let result = change(session);
         if let Some(now) = now {
             let trimmed = session.settle(&self.bounds, now);
             self.measurements.overflowed(trimmed.unacked);
         }
+        self.measurements.holds(held, self::held(session));
         let due = session.record().due_at();
         if due != was_due {
             inner.reschedule(id, was_due, due);
         }
+        self.keep_to_bound(inner);
         result.map_err(Failure::Refused)
+    }
+
+    /// Has sessions give way if all of them together hold too much.
+    fn keep_to_bound(&self, inner: &mut Inner) {
+        let buffered = self.measurements.buffered_bytes.load(Ordering::Relaxed);
+        let excess = relief::excess(buffered, self.max_buffered_bytes);
+        if excess == 0 {
+            return;
+        }
+        let ranked = inner.sessions.iter().map(|(id, session)| (relief::rank(session), id.clone()));
+        relief::relieve(&mut ranked.collect::<Vec<_>>(), excess, |id, what, bytes| {
+            let Some(session) = inner.sessions.get_mut(id) else { return 0 };
+            let had = session.out.bytes();
+            self.measurements.shed(session.shed(what, bytes));
+            self.measurements.holds(had as u64, held(session));
+            had - session.out.bytes()
+        });
     }
 
     fn view<T>(
@@ -86,6 +117,11 @@ impl MemoryStore {
     ) -> Result<Option<T>, Unavailable> {
         Ok(self.lock()?.sessions.get(id).map(view))
     }
+}
+
+/// Bytes of events that a session holds.
+fn held(session: &SessionState<Body>) -> u64 {
+    session.out.bytes() as u64
 }
 
 impl Default for MemoryStore {
@@ -287,6 +323,7 @@ impl Store for MemoryStore {
         let inner = &mut *inner;
         let from = restore.from.clone();
         let was_due = inner.sessions.get(&from).and_then(|old| old.record().due_at());
+        let was_held = inner.sessions.get(&from).map_or(0, held);
         let trace = state::trace_of_forgotten(&restore);
         match state::restore(restore, &mut inner.sessions).map_err(Failure::Refused)? {
             Restored::Joined(id) => {
@@ -294,6 +331,8 @@ impl Store for MemoryStore {
                 Ok(session.record())
             }
             Restored::Made(new) => {
+                let still_held = inner.sessions.get(&from).map_or(0, held);
+                self.measurements.holds(was_held, still_held + held(&new));
                 match inner.sessions.get(&from).map(|old| old.record().due_at()) {
                     Some(due) => inner.reschedule(&from, was_due, due),
                     None => drop(inner.insert(trace)),
@@ -324,6 +363,22 @@ impl Store for MemoryStore {
         let page: Vec<_> = wanted.by_ref().take(query.limit).collect();
         let next = wanted.next().and(page.last()).map(|(place, _)| *place);
         Ok(AuditPage { records: page.into_iter().map(|(_, r)| r.clone()).collect(), next })
+    }
+
+    async fn settle(&self, now: Timestamp) -> Result<Option<Timestamp>, Unavailable> {
+        let mut inner = self.lock()?;
+        let again = Some(relief::look_again(&self.bounds, now));
+        if !self.measurements.holds_any() {
+            return Ok(again);
+        }
+        for session in inner.sessions.values_mut() {
+            if session.out.has_outlived(&self.bounds, session.settled(), now) {
+                let had = held(session);
+                session.settle(&self.bounds, now);
+                self.measurements.holds(had, held(session));
+            }
+        }
+        Ok(again)
     }
 
     fn measurements(&self) -> Option<&Measurements> {

@@ -265,6 +265,7 @@ impl Server {
             }
             Output::Entered { ticket, from, result } => self.entered(id, ticket, from, result),
             Output::Tell { attachment, tell } => self.tell(id, attachment, tell, around),
+            Output::HeartbeatMissed => {}
             Output::Leave { attachment, reason } => self.leave(attachment, reason),
             Output::WorkDone(verdict) => {
                 let generation = around.disk.sessions[id].vitals.generation;

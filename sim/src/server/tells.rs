@@ -55,7 +55,7 @@ impl Server {
                 self.refuse(connection, code);
             }
             Tell::Gap(gap) => self.say(connection, ServerEvent::Gap(gap)),
-            Tell::State => self.export(connection, id, around),
+            Tell::State | Tell::Checkpoint => self.export(connection, id, around),
             Tell::Events { events, replayed } => {
                 let log = around.disk.sessions.get(id).map(|session| session.vitals.log);
                 for event in events {

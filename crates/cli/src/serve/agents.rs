@@ -42,11 +42,12 @@ fn add_agent(builder: Builder, settings: &Settings) -> Result<Builder> {
     })
 }
 
-/// How long an agent without work and without a client is kept: a child has a memory worth keeping.
-pub(crate) fn idle_ttl(settings: &Settings) -> Duration {
+/// How long an agent without work is kept, with a client or without: a child has a memory worth
+/// keeping, and takes a place. Nothing for one that costs nothing: it goes with its client.
+pub(crate) fn idle_ttl(settings: &Settings) -> Option<Duration> {
     match &settings.agent {
-        Some(Program::Command(_)) => settings.child_idle_ttl,
-        Some(Program::Http(_)) | None => Duration::ZERO,
+        Some(Program::Command(_)) => Some(settings.child_idle_ttl),
+        Some(Program::Http(_)) | None => None,
     }
 }
 

@@ -49,7 +49,10 @@ pub(crate) fn open_store(
     let bounds = log_bounds(settings);
     match &settings.store {
         StoreChoice::Memory => Ok(Opened {
-            store: Arc::new(MemoryStore::new(bounds, settings.audit_max)),
+            store: Arc::new(
+                MemoryStore::new(bounds, settings.audit_max)
+                    .max_buffered_bytes(settings.max_buffered_bytes),
+            ),
             about: "memory: they are gone when the server stops".to_owned(),
             failure: Failure::Never,
         }),
@@ -62,6 +65,7 @@ pub(crate) fn open_store(
             let options = Options {
                 directory: settings.data_dir.clone(),
                 bounds,
+                max_buffered_bytes: settings.max_buffered_bytes,
                 audit_max: settings.audit_max,
                 memory_bytes: BODIES_IN_MEMORY,
                 recovery: Recovery { now, keep_for: keep_for.min(longest), longest },

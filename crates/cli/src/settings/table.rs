@@ -97,8 +97,9 @@ settings! {
     buffer_bytes: Size = Text("4MiB"), at_least "1KiB" => Now;
     /// How long an event is kept after it was acked or a state covers it.
     buffer_retention: Time = Text("1h") => Now;
-    /// Bytes of events kept for all sessions together; not below `buffer_bytes`.
-    max_buffered_bytes: Size = Text("1GiB") => Later("a bound for the whole server");
+    /// Bytes of events kept for all sessions together; not below `buffer_bytes`. Past it acked events
+    /// and those that a state covers go first, then those of the sessions parked for longest.
+    max_buffered_bytes: Size = Text("1GiB") => Now;
 }
 
 "Tokens and state" {
@@ -136,7 +137,7 @@ settings! {
     agent: Maybe<Program> = Absent("a built-in example") => Now;
     /// The MCP server: a command, run once for each session, or the URL of a Streamable HTTP server.
     mcp: Maybe<Program> = Absent("a built-in example") => Now;
-    /// How long a child process without work is kept.
+    /// How long a child process without work is kept, whether a client is attached or not.
     child_idle_ttl: Time = Text("1h") => Now;
     /// Child processes at the same time; when it is reached, idle ones are stopped.
     max_children: Count<usize> = Text("64"), at_least "1" => Now;

@@ -163,3 +163,24 @@ async fn a_web_token_can_be_renewed_on_an_open_connection() {
     assert_eq!(witness.closed().await.code, 4102);
     client.thoughts(&id, 1).await;
 }
+
+#[tokio::test]
+async fn a_client_that_offers_compression_gets_a_connection_without() {
+    use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+    let server = Server::start(&[]).await;
+    for offer in [
+        "permessage-deflate",
+        "permessage-deflate; client_max_window_bits",
+        "permessage-deflate; server_no_context_takeover; client_max_window_bits=15, x-unknown",
+    ] {
+        let url = format!("ws://{}/ws", server.address());
+        let mut request = url.into_client_request().unwrap();
+        request.headers_mut().insert("sec-websocket-extensions", offer.parse().unwrap());
+        let (socket, answer) = tokio_tungstenite::connect_async(request).await.unwrap();
+        assert_eq!(answer.status(), 101);
+        assert!(answer.headers().get("sec-websocket-extensions").is_none(), "{answer:?}");
+        let mut client = crate::support::Client::new(socket);
+        assert_eq!(client.next().await["event"], "system.connected", "in frames as they are");
+        client.create().await;
+    }
+}

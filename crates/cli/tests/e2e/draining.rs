@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::client::Closed;
-use crate::support::{Server, text};
+use crate::support::{Server, text, until};
 
 fn assert_come_back(closed: &Closed) {
     assert_eq!((closed.code, &closed.reason["reason"]), (4000, &json!("draining")));
@@ -98,4 +98,80 @@ async fn an_idle_server_closes_at_once_and_a_token_outlives_it() {
     let mut client = server.connect().await;
     let token = &created["metadata"]["reconnect_token"];
     client.reconnect(&id, json!({ "reconnect_token": token })).await;
+}
+
+#[tokio::test]
+async fn nothing_is_begun_while_it_drains_and_acks_still_count() {
+    let mut server = Server::start(&[]).await;
+    let mut client = server.connect().await;
+    let created = client.created().await;
+    let id = text(&created["session_id"]);
+    client.thoughts(&id, 2).await;
+    let mut other = server.connect().await;
+    let parked = other.created().await;
+    let parked_id = text(&parked["session_id"]);
+    drop(other);
+    let gate = server.puppet.gate("go");
+    client.tell(&id, json!({ "wait": gate.path(), "count": 1 })).await;
+    let mut idle = server.connect().await;
+    server.terminate();
+    client.notice("draining").await;
+    idle.notice("draining").await;
+
+    let message =
+        json!({ "event": "user.message", "session_id": id, "message_id": "late", "content": 1 });
+    client.send(message.clone()).await;
+    let refused = client.error("SERVER_BUSY").await;
+    assert_eq!(refused["metadata"]["message_id"], "late");
+    assert!(refused["metadata"]["retry_after_ms"].is_u64(), "{refused}");
+    client.send(json!({ "event": "user.cancel", "session_id": id })).await;
+    client.until("system.accepted").await; // it begins nothing
+    let token = &parked["metadata"]["reconnect_token"];
+    idle.ask_back(&parked_id, json!({ "reconnect_token": token })).await;
+    let refused = idle.error("SERVER_BUSY").await;
+    assert!(refused["metadata"]["retry_after_ms"].is_u64(), "{refused}");
+    for (path, body) in [
+        (format!("/api/sessions/{id}/messages"), json!({ "content": 1 })),
+        (format!("/api/sessions/{parked_id}/reconnect"), json!({ "token": token })),
+        ("/api/sessions".to_owned(), json!({})),
+    ] {
+        let answer = server.post(&path, &body).await;
+        assert!(answer.starts_with("HTTP/1.1 503 "), "{path}: {answer}");
+        assert!(answer.to_lowercase().contains("\r\nretry-after: "), "{path}: {answer}");
+        assert!(answer.contains("SERVER_BUSY"), "{path}: {answer}");
+    }
+    client.ack(&id, 2).await;
+    until("the ack counts", async || {
+        server.http("GET", &format!("/api/sessions/{id}")).await.contains(r#""last_acked_seq":2"#)
+    })
+    .await;
+    gate.open();
+    assert_eq!(client.next().await["seq"], 3, "what was under way has finished");
+    assert_come_back(&client.closed().await);
+    assert_eq!(server.ended().await.code(), Some(0));
+
+    server.restart().await;
+    let mut client = server.connect().await;
+    client.reconnect(&id, json!({ "last_seq": 3 })).await;
+    client.send(message).await;
+    let taken = client.until("system.accepted").await;
+    assert_eq!(taken["content"]["duplicate"], false, "it was not entered before");
+    client.reconnect(&parked_id, json!({ "reconnect_token": token })).await;
+}
+
+#[tokio::test]
+async fn a_socket_that_is_opened_while_it_drains_is_told_so_and_closed_at_once() {
+    let mut server = Server::start(&[]).await;
+    let mut client = server.connect().await;
+    let id = client.create().await;
+    let gate = server.puppet.gate("go");
+    client.tell(&id, json!({ "wait": gate.path(), "count": 1 })).await;
+    server.terminate();
+    client.notice("draining").await;
+    let mut late = server.connect().await;
+    late.notice("draining").await;
+    assert_come_back(&late.closed().await);
+    gate.open();
+    assert_come_back(&client.closed().await);
+    assert_eq!(server.ended().await.code(), Some(0));
 }

@@ -106,6 +106,28 @@ async fn filters_leave_parts_out_of_both_copies() {
 }
 
 #[tokio::test]
+async fn an_export_that_comes_by_itself_comes_after_the_event_it_stands_for() {
+    let server = Server::start(&["--auto-export-interval=0s"]).await;
+    let mut client = server.connect().await;
+    let id = client.create().await;
+    let (mut last_seq, mut exports) = (0, 0);
+    for step in 1..=20 {
+        let state = json!({ "stage": "at it", "current_step": step });
+        let content = json!({ "count": 2, "state": state });
+        client.send(json!({ "event": "user.message", "session_id": id, "content": content })).await;
+    }
+    while last_seq < 40 || exports == 0 {
+        let frame = client.next().await;
+        last_seq = frame["seq"].as_u64().unwrap_or(last_seq);
+        if frame["event"] == "agent.state_exported" {
+            exports += 1;
+            let stands_for = frame["metadata"]["seq"].as_u64().unwrap();
+            assert!(stands_for <= last_seq, "{stands_for} came before {last_seq}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn what_was_left_out_is_not_in_the_sealed_copy() {
     let server = Server::start(&["--disconnect-ttl=1ms", QUIET]).await;
     let mut client = server.connect().await;

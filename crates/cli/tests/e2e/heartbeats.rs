@@ -127,3 +127,21 @@ async fn bad_frames_show_that_a_client_lives_as_well() {
     }
     client.thoughts(&id, 1).await;
 }
+
+#[tokio::test]
+async fn every_heartbeat_that_a_client_lets_pass_is_counted() {
+    let patient = ["--heartbeat-timeout=1h", "--max-heartbeat-misses=1000"];
+    let server = Server::start(&[&["--heartbeat-interval=50ms"], &patient[..]].concat()).await;
+    let missed = async || server.metric("rejoin_heartbeats_missed_total").await;
+    let mut client = server.connect().await;
+    let id = client.create().await;
+    // It does not read, so no pong goes out; it is not given up either.
+    until("three are missed", async || missed().await >= 3).await;
+    client.thoughts(&id, 1).await;
+    let idle = server.connect().await;
+    drop(client);
+    let before = missed().await;
+    until("a connection without a session misses some too", async || missed().await > before + 2)
+        .await;
+    drop(idle);
+}

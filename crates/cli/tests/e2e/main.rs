@@ -12,7 +12,9 @@ mod support;
 
 mod acks;
 mod bad_input;
+mod buffers;
 mod child_agents;
+mod children;
 mod connecting;
 mod creating;
 mod draining;
@@ -24,6 +26,7 @@ mod lifecycle;
 mod messages;
 mod restoring;
 mod resuming;
+mod rotating_keys;
 mod scenarios;
 mod seen_over_http;
 mod superseding;

@@ -138,6 +138,30 @@ impl<B> OutLog<B> {
             }
             self.drop_oldest();
         }
+        self.give_back_memory();
+        trimmed
+    }
+
+    /// Whether its oldest event is settled, everything up to `settled` being so, and has outlived the
+    /// retention.
+    pub fn has_outlived(&self, bounds: &LogBounds, settled: Seq, now: Timestamp) -> bool {
+        let old = |oldest: &Held<B>| now.since(oldest.at) >= bounds.retention;
+        self.oldest() <= settled && self.events.front().is_some_and(old)
+    }
+
+    /// Lets go of its oldest events, none after `last`, until so many bytes are free: there is too much
+    /// of everything. Those up to `settled` are.
+    pub fn shed(&mut self, bytes: usize, last: Seq, settled: Seq) -> Trimmed {
+        let mut trimmed = Trimmed::default();
+        let enough = self.bytes.saturating_sub(bytes);
+        while self.bytes > enough && self.oldest() <= last {
+            match self.oldest() <= settled {
+                true => trimmed.settled += 1,
+                false => trimmed.unacked += 1,
+            }
+            self.drop_oldest();
+        }
+        self.give_back_memory();
         trimmed
     }
 
@@ -146,9 +170,7 @@ impl<B> OutLog<B> {
         while !self.events.is_empty() && self.oldest() < seq {
             self.drop_oldest();
         }
-        if self.events.is_empty() {
-            self.events.shrink_to_fit();
-        }
+        self.give_back_memory();
     }
 
     /// Goes on numbering after `seq`, if that lies ahead. The events that are held would leave a hole
@@ -158,6 +180,12 @@ impl<B> OutLog<B> {
             self.events = VecDeque::new();
             self.bytes = 0;
             self.head = seq;
+        }
+    }
+
+    fn give_back_memory(&mut self) {
+        if self.events.is_empty() {
+            self.events = VecDeque::new();
         }
     }
 
@@ -239,6 +267,18 @@ mod tests {
         assert_eq!(log.trim(&bounds(9, 99), Seq::ZERO, now(60)).settled, 1);
         assert_eq!(log.trim(&bounds(9, 99), Seq::new(3), now(60)).settled, 2);
         assert_eq!(log.oldest(), Seq::new(4));
+    }
+
+    #[test]
+    fn what_is_shed_are_the_oldest_and_no_more_than_are_needed() {
+        let mut log = log_of(&[10; 10]);
+        log.ack(Seq::new(3));
+        let (settled, head) = (log.acked(), log.head());
+        assert_eq!(log.shed(15, settled, settled), Trimmed { settled: 2, unacked: 0 });
+        assert_eq!(log.shed(99, settled, settled), Trimmed { settled: 1, unacked: 0 });
+        assert_eq!(log.shed(20, head, settled), Trimmed { settled: 0, unacked: 2 });
+        assert_eq!(log.shed(99, head, settled), Trimmed { settled: 0, unacked: 5 });
+        assert_eq!((log.oldest(), log.bytes()), (Seq::new(11), 0));
     }
 
     #[test]

@@ -12,7 +12,7 @@
 //! thousand parked sessions need no task of their own.
 
 use super::attach::Attachment;
-use super::{Interest, LeaveReason, Session, Settings, Tell};
+use super::{Interest, LeaveReason, Output, Session, Settings, Tell};
 use crate::codes::CloseCode;
 use crate::ids::AttachmentId;
 use crate::time::Timestamp;
@@ -106,7 +106,11 @@ impl Session {
         let pulse = &mut client.pulse;
         let due = pulse.next_heartbeat <= now;
         let missed_too_many = due && pulse.unanswered >= settings.max_heartbeat_misses;
-        if pulse.lost_at(settings) <= now || missed_too_many {
+        let lost = pulse.lost_at(settings) <= now || missed_too_many;
+        if (due || lost) && pulse.unanswered > 0 {
+            self.outputs.push_back(Output::HeartbeatMissed);
+        }
+        if lost {
             self.leave(attachment, LeaveReason::Closed(CloseCode::HeartbeatLost));
             return self.on_left(attachment, now);
         }
@@ -141,7 +145,7 @@ impl Session {
         self.export.waits = false;
         self.export.last = Some(now);
         for attachment in self.readers().collect::<Vec<_>>() {
-            self.tell(attachment, Tell::State);
+            self.tell(attachment, Tell::Checkpoint);
         }
     }
 

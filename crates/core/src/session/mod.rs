@@ -233,6 +233,8 @@ pub enum Output {
         /// What.
         tell: Tell,
     },
+    /// A client has let a heartbeat pass without a sign of life: it is counted.
+    HeartbeatMissed,
     /// A client is no longer attached; it is told everything that came before, then closed.
     Leave {
         /// Which.
@@ -253,8 +255,11 @@ pub enum Tell {
     Refused(AttachRefused),
     /// Events it has not seen are gone.
     Gap(Gap),
-    /// The agent's state, sealed; nothing is sent where there is none and the client did not ask.
+    /// The agent's state, sealed, which stands for events that are gone.
     State,
+    /// The agent's state, sealed, because it has changed: not before the event that it was stored
+    /// with, or the client would have the state of something that it has not seen.
+    Checkpoint,
     /// Events.
     Events {
         /// The events, in order.

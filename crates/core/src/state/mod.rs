@@ -107,6 +107,15 @@ pub struct Snapshot<B> {
     pub body: B,
 }
 
+/// What a session may be made to give up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shed {
+    /// Events that the client has acked, or that the agent's state stands for.
+    Settled,
+    /// Any: its client will be told of a gap.
+    Anything,
+}
+
 impl<B> SessionState<B> {
     /// The session as a reader sees it.
     pub fn record(&self) -> Record {
@@ -145,6 +154,23 @@ impl<B> SessionState<B> {
     pub fn settle(&mut self, bounds: &LogBounds, now: Timestamp) -> Trimmed {
         let covered = self.snapshot.as_ref().map_or(Seq::ZERO, |snapshot| snapshot.mark.seq);
         self.out.trim(bounds, covered, now)
+    }
+
+    /// Everything up to here is acked, or stands in the state.
+    pub fn settled(&self) -> Seq {
+        let covered = self.snapshot.as_ref().map_or(Seq::ZERO, |snapshot| snapshot.mark.seq);
+        self.out.acked().max(covered)
+    }
+
+    /// Gives up so many bytes of its oldest events, or as many as there are, because all sessions
+    /// together hold too much. Never while a change of it is not durable yet.
+    pub fn shed(&mut self, what: Shed, bytes: usize) -> Trimmed {
+        let settled = self.settled();
+        let last = match what {
+            Shed::Settled => settled,
+            Shed::Anything => self.out.head(),
+        };
+        self.out.shed(bytes, last, settled)
     }
 
     /// Begins another incarnation of the out log, because some of what was in it is lost. What can

@@ -333,6 +333,7 @@ impl Live {
                 }
                 self.write(name(attachment), tell_in_words(tell));
             }
+            Output::HeartbeatMissed => self.write("metrics", "heartbeat missed".to_owned()),
             Output::Leave { attachment, reason } => {
                 let what = match reason {
                     LeaveReason::Closed(code) => format!("closed {}", code.code()),
@@ -394,6 +395,7 @@ fn tell_in_words(tell: Tell) -> String {
         Tell::Refused(refused) => format!("refused: {refused}"),
         Tell::Gap(gap) => format!("gap {}", gap_in_words(gap)),
         Tell::State => "state".to_owned(),
+        Tell::Checkpoint => "checkpoint".to_owned(),
         Tell::Events { events, replayed } => {
             let seqs: Vec<String> = events.iter().map(|event| event.seq.to_string()).collect();
             let how = if replayed { "replayed" } else { "live" };

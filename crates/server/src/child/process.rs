@@ -1,9 +1,9 @@
 //! A child process and its group: started, told to end, and never left behind.
 //!
-//! The child leads a process group of its own, and the group is killed whenever this value goes. What
-//! remains out of reach: a descendant that leaves the group (`setsid`), and, if Rejoin itself is killed
-//! with SIGKILL, descendants of the child. The kernel then kills the child (on Linux; elsewhere it sees
-//! the end of its standard input), whose own children are left with closed pipes.
+//! The child leads a process group of its own, and the group is killed whenever this value goes. If
+//! Rejoin itself is killed with SIGKILL, the kernel kills the child (on Linux), and the guard
+//! ([`super::guard`]) the rest of its group. What remains out of reach is a descendant that leaves the
+//! group (`setsid`).
 
 use std::ffi::OsString;
 use std::io;
@@ -106,6 +106,7 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         self.group.kill();
+        self.group.forget();
     }
 }
 
@@ -115,6 +116,8 @@ use group::Group;
 mod group {
     use rustix::process::{Pid, Signal, kill_process_group};
     use tokio::process::{Child, Command};
+
+    use super::spawner;
 
     /// The child's process group, until the child has been waited for.
     #[derive(Debug)]
@@ -136,7 +139,9 @@ mod group {
 
         /// The number may be another's from now on.
         pub(crate) fn forget(&mut self) {
-            self.0 = None;
+            if let Some(group) = self.0.take() {
+                spawner::gone(group.as_raw_nonzero().get().unsigned_abs());
+            }
         }
 
         fn signal(&self, signal: Signal) {

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use rejoin_core::codes::CloseCode;
 use rejoin_core::lifetime::Verdict;
 use rejoin_core::record::Ending;
 use rejoin_core::session::{Input, LeaveReason, Output, PublishRefused, Published, Tell, Ticket};
@@ -73,6 +72,9 @@ impl Driver {
                 }
             }
             Output::Tell { attachment, tell } => self.tell(attachment, tell),
+            Output::HeartbeatMissed => {
+                self.shared.metrics.heartbeats_missed.inc();
+            }
             Output::Leave { attachment, reason } => self.leave(attachment, reason),
             Output::WorkDone(verdict) => self.work_done(verdict),
         }
@@ -237,9 +239,6 @@ impl Driver {
     }
 
     pub(super) fn leave(&mut self, attachment: AttachmentId, reason: LeaveReason) {
-        if reason == LeaveReason::Closed(CloseCode::HeartbeatLost) {
-            self.shared.metrics.heartbeats_missed.inc();
-        }
         if let Some(outlet) = self.outlets.remove(&attachment) {
             // If there is no room for the reason, the closed channel says enough.
             let _ = outlet.try_send(Told::Leave(reason));

@@ -39,7 +39,7 @@ pub(super) struct SeatKeeper {
     /// The agents that sat here so far. What an earlier one left in the queue is not published: its
     /// successor is doing the same work again.
     sittings: u64,
-    /// The agent returned by itself: it is started for work, not for company.
+    /// The agent returned by itself, or was let go in company: it is started for work only.
     rests: bool,
     deaths: Deaths,
     /// The last agent died.
@@ -200,15 +200,15 @@ impl Driver {
         let workload = self.session.workload();
         let Some(since) = agent.idle_from(workload, now) else { return agent.order(Orders::Work) };
         let kind = self.session.record().about.kind;
-        let until = since + self.shared.settings.idle_ttl(kind);
+        let until = self.shared.settings.idle_ttl(kind, company).map(|ttl| since + ttl);
         if since > now {
             agent.order(Orders::Work);
             self.seat.look_at = Some(since);
-        } else if company || until > now {
+        } else if until.is_none_or(|until| until > now) {
             agent.order(Orders::Idle { since, company });
-            self.seat.look_at = Some(until).filter(|_| !company);
+            self.seat.look_at = until;
         } else {
-            agent.let_go(now);
+            agent.let_go(company, now);
             self.handle(Input::AgentIdle);
             self.carry_out_all();
         }
@@ -271,6 +271,7 @@ impl Driver {
             quiet_since: now,
             resting_since: None,
             last_word_by: None,
+            rests: false,
         });
         self.handle(Input::AgentReady { covering });
     }
@@ -302,7 +303,7 @@ impl Driver {
         }
         let by_itself = end.is_ok() && !agent.was_told_to_stop();
         let in_peace = by_itself && agent.has_resigned();
-        self.seat.rests = by_itself;
+        self.seat.rests = by_itself || agent.rests;
         self.seat.look_at = None;
         if panicked || (by_itself && !in_peace && self.has_work_here()) {
             self.agent_died(agent.started, now);

@@ -95,6 +95,17 @@ pub struct Visitor {
     pub over: &'static str,
 }
 
+impl Visitor {
+    /// How long it may wait for something of which it wants to wait so long: no longer than its
+    /// credential is good, and nothing once that is not.
+    pub(crate) fn patience(&self, wanted: Duration, now: Timestamp) -> Option<Duration> {
+        match self.caller.until {
+            None => Some(wanted),
+            Some(until) => Some(until.since(now).min(wanted)).filter(|_| until > now),
+        }
+    }
+}
+
 /// What transports ask for. Cheap to clone.
 #[derive(Clone)]
 pub struct Service {
@@ -258,7 +269,7 @@ impl Service {
         (self.inner.keys)()
     }
 
-    /// Refuses what would be new while the server goes down.
+    /// Refuses what would begin something while the server goes down.
     pub(crate) fn check_open(&self) -> Result<(), Denial> {
         match self.is_draining() {
             true => Err(busy("The server is going down and will be back")),

@@ -134,6 +134,7 @@ impl Service {
         transport: Transport,
         admission: Admission,
     ) -> Result<Joined, Denial> {
+        self.check_open()?; // before the token is looked at: it is good for the next attempt
         let now = self.now();
         let Admission { asked, token } = admission;
         let presented = match token.map(|text| self.judge(text, id, now)) {
@@ -196,6 +197,7 @@ impl Service {
         id: &SessionId,
         token: String,
     ) -> Result<Renewal, Denial> {
+        self.check_open()?;
         let now = self.now();
         let presented = self.judge(token, id, now)?;
         let record = self.own(visitor, id).await?;

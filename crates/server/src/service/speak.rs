@@ -95,6 +95,7 @@ impl Service {
         id: &SessionId,
         entry: EntryBody,
     ) -> Result<Entered, Denial> {
+        self.check_open()?;
         let record = self.active(visitor, id).await?;
         agents_only(&record)?;
         let message_id = entry.message_id.as_ref().map(|id| id.as_str());

@@ -180,9 +180,7 @@ impl Service {
         asked: Asked,
         transport: Transport,
     ) -> Result<Restored, Denial> {
-        if self.is_draining() {
-            return Err(super::busy("The server is going down and will be back"));
-        }
+        self.check_open()?;
         let OpenedState { facts, content } = opened;
         let old = self.sessions().store().session(&facts.session_id).await?;
         let log_gone = old.as_ref().is_none_or(is_emptied);

@@ -42,6 +42,9 @@ impl Failure {
     /// An attempt to reconnect failed: who may not come back is not told more than the reason.
     pub(super) fn of_reconnect(denial: &Denial) -> Self {
         let reason = denial.reason().as_str();
+        if matches!(denial, Denial::Busy { .. }) {
+            return Self { reason: Some(reason), ..denial.clone().into() }; // it says itself why
+        }
         let status = match status(denial) {
             StatusCode::NOT_FOUND | StatusCode::GONE => StatusCode::UNAUTHORIZED,
             other => other,

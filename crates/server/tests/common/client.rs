@@ -95,6 +95,7 @@ fn tell_words(tell: Tell) -> String {
         Tell::Refused(refused) => format!("refused: {refused}"),
         Tell::Gap(gap) => format!("gap {gap:?}"),
         Tell::State => "state".into(),
+        Tell::Checkpoint => "checkpoint".into(),
         Tell::Events { events, replayed } => {
             let kind = if replayed { "replayed" } else { "live" };
             let texts = events.iter().map(|event| format!("{}={}", event.seq, text(&event.body)));

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
+use axum::extract::ConnectInfo;
 use rejoin::core::keys::{KeyRing, SecretKey};
 use rejoin::core::record::{Kind, Transport};
 use rejoin::core::{Principal, SessionId, Timestamp};
@@ -19,21 +21,25 @@ use super::http::Request;
 /// The secret of the tests' servers.
 pub const SECRET: &[u8] = b"the secret of the tests, 32 bytes or more";
 
+/// How long the credential of `brief` is good.
+pub const BRIEFLY: Duration = Duration::from_millis(400);
+
 /// Callers by their keys: `alice` and `bob`, who may publish, `reader`, who is alice without that
-/// right, and `admin`.
+/// right, `brief`, who is alice for a moment, and `admin`.
 #[derive(Debug)]
 pub struct KeysOfTests;
 
 impl Authenticate for KeysOfTests {
-    fn authenticate(&self, credential: &str, _: Timestamp) -> Result<Caller, Unauthorized> {
+    fn authenticate(&self, credential: &str, now: Timestamp) -> Result<Caller, Unauthorized> {
+        let until = (credential == "brief").then(|| now + BRIEFLY);
         let (principal, admin, publish) = match credential {
-            "alice" => ("alice", false, true),
+            "alice" | "brief" => ("alice", false, true),
             "reader" => ("alice", false, false),
             "bob" => ("bob", false, true),
             "admin" => ("root", true, true),
             _ => return Err(Unauthorized),
         };
-        Ok(Caller { principal: Principal::new(principal), admin, publish, until: None })
+        Ok(Caller { principal: Principal::new(principal), admin, publish, until })
     }
 }
 
@@ -44,6 +50,8 @@ pub struct Setup {
     pub service: ServiceSettings,
     pub web: WebSettings,
     pub access: Arc<dyn Authenticate>,
+    /// Where callers seem to come from; where they do, if nothing is said.
+    pub peer: Option<SocketAddr>,
 }
 
 impl Setup {
@@ -55,6 +63,7 @@ impl Setup {
             service: ServiceSettings::default(),
             web: WebSettings::default(),
             access: Arc::new(Open),
+            peer: None,
         }
     }
 
@@ -65,11 +74,14 @@ impl Setup {
     }
 
     pub async fn start(self) -> Web {
-        let Self { store, sessions, service, web, access } = self;
+        let Self { store, sessions, service, web, access, peer } = self;
         let builder = Sessions::builder(Arc::clone(&store)).settings(sessions);
         let sessions = builder.start().unwrap();
         let service = Service::new(sessions, Arc::new(|| Arc::new(ring())), service);
-        let router = router(service.clone(), access, web);
+        let mut router = router(service.clone(), access, web);
+        if let Some(peer) = peer {
+            router = router.layer(Extension(ConnectInfo(peer)));
+        }
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = router.into_make_service_with_connect_info::<SocketAddr>();

@@ -79,6 +79,7 @@ impl Writer {
                 self.batch.audit.push(*record);
                 Answer::new(reply, Ok(()))
             }
+            Request::TidyUp(reply) => Answer::new(reply, Ok(())),
             Request::Close(reply) => return self.closing.push(reply),
         };
         self.batch.aftermath.answers.push(answer);
@@ -271,6 +272,7 @@ impl Writer {
         self.tables.by_id.remove(id);
         self.tables.by_key.remove(&session.key);
         self.ledger.change_ids(session.state.ids(), 0);
+        self.shared.measurements.holds(std::mem::take(&mut session.buffered), 0);
         session.plan.trace = Trace::Nothing;
         session.plan.reschedule = false;
         self.batch.aftermath.index_changes.push(IndexChange::Remove(id.clone(), session.due()));

@@ -147,7 +147,8 @@ impl Index {
         }
     }
 
-    fn step(&self, after: Option<&SessionId>) -> Vec<(SessionId, Arc<Slot>)> {
+    /// Some sessions, in the order of their ids, from after `after`.
+    pub(super) fn step(&self, after: Option<&SessionId>) -> Vec<(SessionId, Arc<Slot>)> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let sessions = self.read();
         let step = sessions.by_id.range::<SessionId, _>((from, Bound::Unbounded));

@@ -13,7 +13,7 @@
 //! | `commit`, `committer` | what a commit writes, and where |
 //! | `slot`, `index`, `read` | what readers see, and that it is only what is committed |
 //! | `journal`, `rows`, `audit`, `schema` | what is in the file |
-//! | `piece`, `cleanup`, `spill` | which bytes are still needed, in the file and in memory |
+//! | `piece`, `cleanup`, `spill`, `relieve` | which bytes are still needed, in the file and in memory |
 //! | `open`, `lock`, `private`, `witness`, `scan`, `recover`, `salvage` | opening: what was there, and is it whole? |
 //! | `gather`, `rebuild`, `packed`, `take_over`, `assemble`, `parallel` | … and how it comes back into memory |
 //! | `limits` | every bound |
@@ -41,6 +41,7 @@ mod queue;
 mod read;
 mod rebuild;
 mod recover;
+mod relieve;
 mod request;
 mod rows;
 mod salvage;
@@ -81,6 +82,7 @@ use crate::contract::{
     Unavailable,
 };
 use crate::measure::Measurements;
+use crate::relief;
 
 /// Sessions in a directory of the local disk.
 ///
@@ -400,6 +402,22 @@ impl Store for EmbeddedStore {
         self.shared.check_open()?;
         let query = query.clone();
         self.read_file(move |db| Ok(audit::read(db, &query)?)).await
+    }
+
+    async fn settle(&self, now: Timestamp) -> Result<Option<Timestamp>, Unavailable> {
+        self.shared.check_working()?;
+        let (mut after, mut any) = (None, false);
+        while self.shared.measurements.holds_any()
+            && let Some((last, gone)) = self.shared.settle_some(after.as_ref(), now)
+        {
+            any |= gone;
+            after = Some(last);
+            tokio::task::yield_now().await; // others want to look at sessions too
+        }
+        if any {
+            self.ask(Request::TidyUp).await?;
+        }
+        Ok(Some(relief::look_again(&self.shared.bounds, now)))
     }
 
     fn measurements(&self) -> Option<&Measurements> {

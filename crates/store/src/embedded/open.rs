@@ -42,6 +42,8 @@ pub struct Options {
     pub directory: PathBuf,
     /// What one session's out log keeps.
     pub bounds: LogBounds,
+    /// What all out logs together may hold. Beyond it the sessions that need theirs least give way.
+    pub max_buffered_bytes: u64,
     /// How many audit records are kept.
     pub audit_max: usize,
     /// How much memory the bodies of events, entries and snapshots may take in all. Beyond that they
@@ -55,10 +57,12 @@ pub struct Options {
 
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { directory, bounds, audit_max, memory_bytes, recovery, random: _ } = self;
+        let Self { directory, bounds, max_buffered_bytes, audit_max, memory_bytes, .. } = self;
+        let Self { recovery, random: _, .. } = self;
         f.debug_struct("Options")
             .field("directory", directory)
             .field("bounds", bounds)
+            .field("max_buffered_bytes", max_buffered_bytes)
             .field("audit_max", audit_max)
             .field("memory_bytes", memory_bytes)
             .field("recovery", recovery)
@@ -112,7 +116,9 @@ pub(super) fn open(
     let testimony = Testimony { store, number: content.newest.number };
     let witness = Witness::open(&files.mark, testimony).map_err(of_io)?;
     let Content { sessions, entries, mut rows, newest, .. } = content;
-    let shared = Shared::new(files.clone());
+    let shared = Shared::new(files.clone(), options.bounds, options.max_buffered_bytes);
+    let buffered = sessions.iter().map(|taken| taken.buffered).sum();
+    shared.measurements.holds(0, buffered);
     let assembly = Assembly { newest, rows: &mut rows, ledger: &ledger, index: &shared.index };
     let (grown, (tables, unwritten)) = parallel::both(
         || grow_wal(&files),
@@ -128,7 +134,6 @@ pub(super) fn open(
         shared: Arc::clone(&shared),
         committer,
         lock,
-        bounds: options.bounds,
         tables,
         journal: Journal::new(rows, &ledger),
         spill: Spill::new(options.memory_bytes, &ledger),

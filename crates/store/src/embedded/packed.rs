@@ -99,6 +99,17 @@ impl PackedLog {
         self.marks.len()
     }
 
+    /// How many bytes they count.
+    pub(super) fn bytes(&self) -> usize {
+        self.marks.iter().map(|mark| mark.size as usize).sum()
+    }
+
+    /// Whether the first is settled, everything up to `settled` being so, and has outlived the
+    /// retention.
+    pub(super) fn has_outlived(&self, bounds: &LogBounds, settled: Seq, now: Timestamp) -> bool {
+        self.first <= settled && now.since(self.stretches[0].at) >= bounds.retention
+    }
+
     /// The seq of the last one.
     pub(super) fn head(&self) -> Seq {
         self.first.plus(self.marks.len() as u64 - 1)
@@ -107,9 +118,8 @@ impl PackedLog {
     /// Whether [`OutLog::trim`] would take something away, if everything up to `settled` is acked or
     /// covered by a state.
     pub(super) fn is_over(&self, bounds: &LogBounds, settled: Seq, now: Timestamp) -> bool {
-        let bytes: usize = self.marks.iter().map(|mark| mark.size as usize).sum();
-        let old = now.since(self.stretches[0].at) >= bounds.retention;
-        self.len() > bounds.events || bytes > bounds.bytes || (self.first <= settled && old)
+        let over = self.len() > bounds.events || self.bytes() > bounds.bytes;
+        over || self.has_outlived(bounds, settled, now)
     }
 
     /// The log itself. Everything up to `acked` is.

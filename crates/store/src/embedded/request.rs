@@ -27,6 +27,8 @@ pub(super) enum Request {
     Forget(SessionId, Timestamp, Reply<(), Unavailable>),
     Restore(Box<Restore<Body>>, Reply<Record, Failure<RestoreRefused>>),
     Audit(Box<AuditRecord>, Reply<(), Unavailable>),
+    /// Events have gone without a commit: the writer looks whether rows of the journal may go too.
+    TidyUp(Reply<(), Unavailable>),
     Close(Reply<(), Unavailable>),
 }
 
@@ -72,6 +74,7 @@ impl Request {
             | Self::Create(..)
             | Self::Forget(..)
             | Self::Audit(..)
+            | Self::TidyUp(_)
             | Self::Close(_) => 0,
         }
     }
@@ -85,7 +88,11 @@ impl Request {
             | Self::Enter(id, ..)
             | Self::Change(id, ..)
             | Self::Forget(id, ..) => Some(id),
-            Self::Create(..) | Self::Restore(..) | Self::Audit(..) | Self::Close(_) => None,
+            Self::Create(..)
+            | Self::Restore(..)
+            | Self::Audit(..)
+            | Self::TidyUp(_)
+            | Self::Close(_) => None,
         }
     }
 
@@ -98,6 +105,7 @@ impl Request {
             | Self::Change(..)
             | Self::Create(..)
             | Self::Forget(..)
+            | Self::TidyUp(_)
             | Self::Audit(..) => false,
         }
     }
@@ -148,6 +156,7 @@ impl fmt::Debug for Request {
             Self::Forget(..) => "Forget",
             Self::Restore(..) => "Restore",
             Self::Audit(..) => "Audit",
+            Self::TidyUp(_) => "TidyUp",
             Self::Close(_) => "Close",
         })
     }

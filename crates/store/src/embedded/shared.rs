@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rejoin_core::limits::LogBounds;
 use tokio::sync::watch;
 
 use super::index::Index;
@@ -20,18 +21,24 @@ pub(super) struct Shared {
     pub(super) index: Index,
     pub(super) readers: Readers,
     pub(super) measurements: Measurements,
+    /// What each out log keeps.
+    pub(super) bounds: LogBounds,
+    /// What all of them keep together.
+    pub(super) max_buffered_bytes: u64,
     closed: AtomicBool,
     failure: watch::Sender<Option<Unavailable>>,
 }
 
 impl Shared {
-    /// For a store in these files.
-    pub(super) fn new(files: Files) -> Arc<Self> {
+    /// For a store in these files, with these bounds for each out log and for all.
+    pub(super) fn new(files: Files, bounds: LogBounds, max_buffered_bytes: u64) -> Arc<Self> {
         Arc::new(Self {
             queue: Queue::default(),
             index: Index::default(),
             readers: Readers::new(&files.database),
             measurements: Measurements::default(),
+            bounds,
+            max_buffered_bytes,
             closed: AtomicBool::new(false),
             failure: watch::Sender::new(None),
             files,

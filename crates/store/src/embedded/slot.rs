@@ -9,6 +9,7 @@
 use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use rejoin_core::limits::LogBounds;
 use rejoin_core::log::{Inbox, OutLog};
 use rejoin_core::record::{Record, Status};
 use rejoin_core::state::{SessionState, Snapshot};
@@ -43,6 +44,8 @@ pub(super) struct Session {
     pub(super) in_line: bool,
     /// Whether it is counted among those that go on.
     pub(super) counted: bool,
+    /// Bytes of events that it is counted with among those that all sessions hold.
+    pub(super) buffered: u64,
     /// Whether something is known of it that no file says, and need not: an ack, a trim.
     pub(super) unsaved: bool,
     /// What the commit that is being made does with it.
@@ -130,6 +133,7 @@ impl Slot {
             touched: 0,
             in_line: false,
             counted: false,
+            buffered: 0,
             unsaved: false,
             plan: Plan::default(),
             uncommitted: (0, 0),
@@ -164,6 +168,20 @@ impl Session {
         let changed = std::mem::replace(&mut self.counted, counts) != counts;
         let principal = &self.state.about.principal;
         changed.then(|| IndexChange::Count(principal.clone(), counts))
+    }
+
+    /// Bytes of events in its out log, packed or not.
+    pub(super) fn held_bytes(&self) -> u64 {
+        self.packed().map_or(self.state.out.bytes(), PackedLog::bytes) as u64
+    }
+
+    /// Whether its oldest event is settled and has outlived the retention.
+    pub(super) fn has_outlived(&self, bounds: &LogBounds, now: Timestamp) -> bool {
+        let settled = self.state.settled();
+        match self.packed() {
+            Some(packed) => packed.has_outlived(bounds, settled, now),
+            None => self.state.out.has_outlived(bounds, settled, now),
+        }
     }
 
     /// Makes the out log whole.

@@ -30,6 +30,8 @@ pub(super) struct Taken {
     pub(super) unnoted_from: Option<NonZeroU64>,
     pub(super) was_attached: bool,
     pub(super) events: usize,
+    /// Bytes of them.
+    pub(super) buffered: u64,
     /// How many message ids it remembers.
     pub(super) ids: usize,
 }
@@ -40,6 +42,7 @@ impl TakeOver<'_> {
         let session = &mut *slot.lock_packed();
         let was_attached = self.park(session);
         session.counted = session.state.vitals.status == Status::Active;
+        session.buffered = session.held_bytes();
         let state = &session.state;
         let id = state.about.id.clone();
         let active_of = session.counted.then(|| state.about.principal.clone());
@@ -51,6 +54,7 @@ impl TakeOver<'_> {
             unnoted_from: session.unnoted_from,
             was_attached,
             events: session.packed().map_or(state.out.len(), |packed| packed.len()),
+            buffered: session.buffered,
             ids: state.ids(),
         };
         (taken, entry)

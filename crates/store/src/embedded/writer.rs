@@ -18,7 +18,6 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Instant;
 
-use rejoin_core::limits::LogBounds;
 use rejoin_core::log::Trimmed;
 
 use super::apply::Tables;
@@ -47,7 +46,6 @@ pub(super) struct Writer {
     pub(super) committer: Committer,
     /// Held as long as the thread lives: no other process may open the directory.
     pub(super) lock: DirectoryLock,
-    pub(super) bounds: LogBounds,
     pub(super) ledger: Arc<Ledger>,
     pub(super) tables: Tables,
     pub(super) journal: Journal,
@@ -318,10 +316,11 @@ impl Writer {
             let was = session.plan.reschedule.then(|| session.due()).flatten();
             let plan = session.reveal();
             if plan.settle {
-                let trimmed = session.state.settle(&self.bounds, now);
+                let trimmed = session.state.settle(&self.shared.bounds, now);
                 session.unsaved |= trimmed != Trimmed::default();
                 self.shared.measurements.overflowed(trimmed.unacked);
             }
+            self.shared.count_held(session);
             if plan.reschedule {
                 index_changes.extend(session.recount());
                 let due = session.due();
@@ -337,6 +336,7 @@ impl Writer {
         if !index_changes.is_empty() {
             self.shared.index.apply(index_changes);
         }
+        self.shared.keep_to_bound(&self.tables);
         self.expected = self.shared.queue.length() + answers.len();
         for answer in answers {
             answer.give(Ok(()));

@@ -2,18 +2,19 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rejoin_core::limits::LogBounds;
-use rejoin_core::record::Ending;
+use rejoin_core::record::{Ending, Record};
 use rejoin_core::state::{Ack, End};
-use rejoin_core::{InSeq, SessionId};
+use rejoin_core::{InSeq, Seq, SessionId};
 use rejoin_store::embedded::EmbeddedStore;
-use rejoin_store::{Body, Store};
+use rejoin_store::{Body, Measurements, PageLimit, Store};
 
 use crate::support::{
-    Dice, HOUR, append, at, body, creation, events_from, file_bytes, message, open_whole, options,
-    read_all, record, session_id, with_state,
+    Dice, HOUR, append, at, attachment, body, creation, events_from, file_bytes, message,
+    open_whole, options, read_all, record, session_id, with_state,
 };
 
 const MIB: u64 = 1024 * 1024;
@@ -97,31 +98,104 @@ async fn one_session_parked_for_ever_does_not_pin_the_files() {
     check(&store).await;
 }
 
-#[tokio::test]
-async fn the_files_shrink_when_much_has_ended() {
-    let directory = tempfile::tempdir().unwrap();
-    let store = open_with(directory.path(), LogBounds::default(), 16 * MIB);
-    let mut dice = Dice(2);
-    let bytes = some_bytes(&mut dice, 256 * 1024);
+/// A store with 150 MiB of events in forty sessions.
+async fn full_store(directory: &Path) -> EmbeddedStore {
+    let store = open_with(directory, LogBounds::default(), 16 * MIB);
+    let bytes = some_bytes(&mut Dice(2), 256 * 1024);
     for number in 0..40 {
         store.create(creation(number)).await.unwrap();
         append(&store, &session_id(number), &vec![Arc::clone(&bytes); 15]).await;
     }
-    let full = file_bytes(directory.path());
+    let full = file_bytes(directory);
     assert!(full > 150 * MIB, "{} MiB", full / MIB);
+    store
+}
+
+/// It tidies up by itself, in portions.
+async fn files_shrink(directory: &Path) {
+    for _ in 0..200 {
+        if file_bytes(directory) <= 64 * MIB {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("{} MiB are left", file_bytes(directory) / MIB);
+}
+
+fn counted(store: &EmbeddedStore, what: impl Fn(&Measurements) -> &AtomicU64) -> u64 {
+    what(store.measurements().unwrap()).load(Ordering::Relaxed)
+}
+
+async fn ack_all(store: &EmbeddedStore, number: u64) {
+    let Record { generation, head: seq, .. } = record(store, &session_id(number)).await;
+    store.ack(&session_id(number), Ack { generation, seq }).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_files_shrink_when_acked_events_of_quiet_sessions_have_outlived_their_retention() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = full_store(directory.path()).await;
+    for number in 0..39 {
+        ack_all(&store, number).await;
+    }
+    store.close().await.unwrap();
+    drop(store);
+    store = open_whole(directory.path()); // as it is found then
+    let next = store.settle(at(1_000) + HOUR / 2).await.unwrap().unwrap();
+    assert!(next > at(1_000) + HOUR / 2);
+    assert_eq!(live_bytes(&store, 40).await, 150 * MIB, "it is not time yet");
+    store.settle(at(1_000) + HOUR).await.unwrap();
+    assert_eq!(live_bytes(&store, 39).await, 0);
+    let unacked = record(&store, &session_id(39)).await;
+    assert_eq!((unacked.held(), unacked.held_bytes as u64), (15, 15 * MIB / 4));
+    assert_eq!(counted(&store, |m| &m.buffered_bytes), 15 * MIB / 4);
+    assert_eq!(counted(&store, |m| &m.overflowed_events), 0);
+    files_shrink(directory.path()).await;
+}
+
+#[tokio::test]
+async fn all_sessions_together_keep_to_their_bound_and_what_is_needed_least_goes_first() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = options(directory.path());
+    options.max_buffered_bytes = 4 * MIB;
+    let (store, _) = EmbeddedStore::open(options).unwrap();
+    let bytes = some_bytes(&mut Dice(4), 64 * 1024);
+    for number in 0..4 {
+        store.create(creation(number)).await.unwrap();
+        append(&store, &session_id(number), &vec![Arc::clone(&bytes); 15]).await;
+    }
+    ack_all(&store, 2).await;
+    store.enter(&session_id(3), message("it is the last", body("of these"))).await.unwrap();
+    store.attach(&session_id(0), attachment()).await.unwrap();
+    assert_eq!(counted(&store, |m| &m.shed_events), 0);
+    let held = async |number| record(&store, &session_id(number)).await.held();
+
+    append(&store, &session_id(3), &vec![Arc::clone(&bytes); 8]).await;
+    assert_eq!((held(0).await, held(1).await, held(3).await), (15, 15, 23));
+    assert!(held(2).await < 15, "what was acked goes first");
+    assert_eq!(counted(&store, |m| &m.overflowed_events), 0);
+
+    for _ in 0..40 {
+        append(&store, &session_id(3), std::slice::from_ref(&bytes)).await;
+        assert!(live_bytes(&store, 4).await <= 4 * MIB);
+    }
+    assert_eq!((held(0).await, held(1).await, held(2).await), (15, 0, 0), "then what is parked");
+    assert!(counted(&store, |m| &m.overflowed_events) > 0);
+    assert_eq!(counted(&store, |m| &m.buffered_bytes), live_bytes(&store, 4).await);
+    let page = store.read(&session_id(1), Seq::ZERO, PageLimit::default()).await.unwrap().unwrap();
+    assert!(page.events.is_empty() && page.record.oldest == page.record.head.next());
+}
+
+#[tokio::test]
+async fn the_files_shrink_when_much_has_ended() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = full_store(directory.path()).await;
     for number in 0..40 {
         let (ending, remember_for) = (Ending::Closed, HOUR);
         let end = End { ending, only_parked: None, only_due: false, remember_for, now: at(9) };
         store.end(&session_id(number), end).await.unwrap();
     }
-    // It tidies up by itself, in portions.
-    for _ in 0..200 {
-        if file_bytes(directory.path()) <= 64 * MIB {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    panic!("{} MiB are left of {} MiB", file_bytes(directory.path()) / MIB, full / MIB);
+    files_shrink(directory.path()).await;
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rejoin_core::codes::Reason;
@@ -158,6 +159,10 @@ impl World {
             19 => self.end_or_forget(&id, now).await,
             _ => self.restore(&id, now).await,
         }
+        if self.dice.one_in(20) {
+            let (x, y) = (self.embedded.settle(now).await, self.memory.settle(now).await);
+            assert_eq!(x, y);
+        }
         self.compare(&id).await;
     }
 
@@ -244,6 +249,12 @@ impl World {
         let (x, y) =
             (a.due(at(u64::MAX), 99).await.unwrap(), b.due(at(u64::MAX), 99).await.unwrap());
         assert_eq!(ids(x.records), ids(y.records));
+        for store in [a, b] {
+            let held: u64 =
+                store.sessions(&query).await.unwrap().iter().map(|r| r.held_bytes as u64).sum();
+            let counted: u64 = store.measurements().unwrap().buffered_bytes.load(Ordering::Relaxed);
+            assert_eq!(counted, held, "what is held is counted");
+        }
     }
 
     /// Ends the embedded store, by closing or dropping it, and opens it again; does to the memory

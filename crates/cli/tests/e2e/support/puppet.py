@@ -7,6 +7,7 @@ A message's content may be an object with
   state   a state to store with the last event
   raw     lines to print as they are, before everything else
   wait    a file: goes on only when it is there (or this agent's home is gone)
+  needs   a file: dies (by SIGKILL) before anything else if it is not there
   then    "die" (by SIGKILL) or "hang" (until the input ends)
 """
 import json
@@ -52,6 +53,8 @@ for line in iter(sys.stdin.readline, ""):
     wish = message.get("content")
     if message["event"] != "user.message" or not isinstance(wish, dict):
         continue
+    if "needs" in wish and not os.path.exists(wish["needs"]):
+        os.kill(os.getpid(), signal.SIGKILL)
     if "wait" in wish:
         wait_for(wish["wait"])
     for raw in wish.get("raw", []):

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -113,8 +114,12 @@ impl Server {
 
     /// Asks it to stop.
     pub(crate) fn terminate(&self) {
+        self.signal("-TERM");
+    }
+
+    fn signal(&self, name: &str) {
         let id = self.child.as_ref().and_then(Child::id).expect("it runs").to_string();
-        let sent = std::process::Command::new("kill").args(["-TERM", &id]).status().unwrap();
+        let sent = std::process::Command::new("kill").args([name, &id]).status().unwrap();
         assert!(sent.success());
     }
 
@@ -168,10 +173,21 @@ impl Server {
 
     /// The answer to a request over HTTP, from its status line to its end.
     pub(crate) async fn http(&self, method: &str, path: &str) -> String {
+        self.ask(method, path, "").await
+    }
+
+    /// The answer to a POST of JSON.
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> String {
+        self.ask("POST", path, &body.to_string()).await
+    }
+
+    async fn ask(&self, method: &str, path: &str, body: &str) -> String {
         let asking = async {
             let mut stream = TcpStream::connect(self.address).await.unwrap();
             let request = format!(
-                "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+                "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+                 Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+                body.len()
             );
             stream.write_all(request.as_bytes()).await.unwrap();
             let mut answer = String::new();
@@ -179,6 +195,25 @@ impl Server {
             answer
         };
         timeout(PATIENCE, asking).await.expect("no answer")
+    }
+
+    /// What a metric counts.
+    pub(crate) async fn metric(&self, name: &str) -> u64 {
+        let text = self.http("GET", "/metrics").await;
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
+        line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
+    }
+
+    /// Runs `rejoin keys` on the same data, and has the server read the keys again.
+    pub(crate) async fn keys(&self, line: &[&str]) {
+        let read = || self.log().matches("signing keys read").count();
+        let before = read();
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_rejoin"));
+        command.env_clear().arg("keys").args(line);
+        command.arg("--data-dir").arg(self.home.path().join("data"));
+        assert!(command.status().unwrap().success());
+        self.signal("-HUP");
+        super::until("the server has read its keys", async || read() > before).await;
     }
 
     /// Waits until a session has expired and its logs were cleared away, which happens a little later.

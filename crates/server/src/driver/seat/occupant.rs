@@ -54,6 +54,8 @@ pub(super) struct Running {
     pub(super) last_word_by: Option<Timestamp>,
     /// How long it may go on when the session or the server ends.
     pub(super) last_words: Duration,
+    /// Whether its successor is started for work only.
+    pub(super) rests: bool,
 }
 
 impl Running {
@@ -81,8 +83,10 @@ impl Running {
         });
     }
 
-    /// There is nothing to do for it: it sees the end of its queue, and ends.
-    pub(super) fn let_go(&mut self, now: Timestamp) {
+    /// There is nothing to do for it: it sees the end of its queue, and ends. If that is in spite of a
+    /// client that is there, the client alone does not bring it back.
+    pub(super) fn let_go(&mut self, company: bool, now: Timestamp) {
+        self.rests = company;
         self.tell_to_stop(Orders::Stop, now + LAST_WORDS);
     }
 

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 
 use super::request::{Named, Params, Text, invalid, patience};
 use super::stream;
+use crate::access::Unauthorized;
 use crate::event::{Spoken, envelope};
 use crate::service::{Denial, Observed, Place};
 use crate::web::Front;
@@ -52,7 +53,11 @@ pub(super) async fn read(
         let first = front.service.observe(&visitor, &id, &place).await?;
         return Ok(stream::respond(front, visitor, id, first));
     }
-    let observed = front.service.await_events(&visitor, &id, &place, wait).await?;
+    let service = &front.service;
+    let wait = visitor.patience(wait, service.now()).ok_or(Unauthorized)?;
+    let observed = service.await_events(&visitor, &id, &place, wait).await?;
+    // It may have waited for as long as its credential was good.
+    visitor.patience(wait, service.now()).ok_or(Unauthorized)?;
     Ok(([(CONTENT_TYPE, "application/json")], page(&observed)).into_response())
 }
 

@@ -55,14 +55,7 @@ impl Reader {
 
     async fn look_on(&self) -> Option<Observed> {
         let service = &self.front.service;
-        let mut patience = self.front.settings.sse_keep_alive;
-        if let Some(until) = self.visitor.caller.until {
-            let left = until.since(service.now());
-            if left.is_zero() {
-                return None;
-            }
-            patience = patience.min(left);
-        }
+        let patience = self.visitor.patience(self.front.settings.sse_keep_alive, service.now())?;
         service.await_events(&self.visitor, &self.id, &self.place, patience).await.ok()
     }
 }

@@ -12,12 +12,13 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesOrdered, SplitSink, SplitStream};
 use rejoin_core::codes::{CloseCode, ErrorCode};
 use rejoin_core::record::{Record, Transport};
-use rejoin_core::{LogId, SessionId, Timestamp};
+use rejoin_core::{LogId, Seq, SessionId, Timestamp};
 use rejoin_store::Unavailable;
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::sleep_until;
 
+use super::alone::Idle;
 use super::outbox::Outbox;
 use super::words::{self, Trouble};
 use super::{frames, frames::Unreadable};
@@ -61,13 +62,13 @@ pub(super) struct Connection {
     bad: VecDeque<Timestamp>,
     /// Events were written and the session is to be told when the socket has taken them.
     pub(super) events_out: bool,
-    idle: Idle,
-    phase: watch::Receiver<Phase>,
+    pub(super) idle: Idle,
+    pub(super) phase: watch::Receiver<Phase>,
     /// Whether it was told, without a session, that the server is going down.
-    told_draining: bool,
+    pub(super) told_draining: bool,
     _counted: Counted,
     /// When it is dropped whether or not its close has arrived.
-    closing: Option<Timestamp>,
+    pub(super) closing: Option<Timestamp>,
 }
 
 /// What a connection is attached to.
@@ -79,6 +80,10 @@ pub(super) struct Attached {
     pub(super) batch: bool,
     /// Whether the replay is of a log that was gone when the session was restored.
     pub(super) log_gone: bool,
+    /// The last event that was written to it, or that it had before.
+    pub(super) sent: Seq,
+    /// A state on its way, and the event that it must not come before.
+    pub(super) held_state: Option<(Seq, String)>,
 }
 
 impl Attached {
@@ -89,13 +94,6 @@ impl Attached {
     pub(super) fn log(&self) -> LogId {
         self.record.log
     }
-}
-
-/// The heartbeat of a connection that has no session, whose session would have one.
-struct Idle {
-    opened: Timestamp,
-    heard: Timestamp,
-    next_beat: Timestamp,
 }
 
 /// What becomes of a connection after something happened.
@@ -132,7 +130,7 @@ impl Connection {
             replies: FuturesOrdered::new(),
             bad: VecDeque::new(),
             events_out: false,
-            idle: Idle { opened: now, heard: now, next_beat },
+            idle: Idle { opened: now, heard: now, next_beat, unanswered: false },
             phase,
             told_draining: false,
             _counted: counted,
@@ -147,6 +145,10 @@ impl Connection {
         mut stream: SplitStream<WebSocket>,
     ) {
         self.greet();
+        if self.service().is_draining() {
+            self.tell_draining();
+            self.close(CloseCode::Draining);
+        }
         loop {
             match self.step(&mut sink, &mut stream).await {
                 Next::GoOn => {}
@@ -222,6 +224,7 @@ impl Connection {
             return if matches!(message, Message::Close(_)) { Next::Drop } else { Next::GoOn };
         }
         self.idle.heard = self.now();
+        self.idle.unanswered = false;
         match message {
             Message::Text(text) if text.len() > self.front.settings.max_frame_bytes => {
                 Next::TooLarge
@@ -304,34 +307,6 @@ impl Connection {
         credential.into_iter().chain(idle).min().unwrap_or(far_off).min(far_off)
     }
 
-    /// The server is on its way down. Whoever is attached hears of it from its session.
-    fn on_phase(&mut self) -> Next {
-        let phase = *self.phase.borrow_and_update();
-        match (phase, &self.attached) {
-            (Phase::Open, _) | (_, Some(_)) => Next::GoOn,
-            (Phase::Draining, None) => {
-                self.tell_draining();
-                Next::GoOn
-            }
-            (Phase::Closing, None) => {
-                self.tell_draining(); // there may have been nothing to wait for
-                Next::Close(CloseCode::Draining)
-            }
-        }
-    }
-
-    /// Tells a client without a session, once.
-    fn tell_draining(&mut self) {
-        if !std::mem::replace(&mut self.told_draining, true) {
-            let sentence = "The server is going down and will be back";
-            self.out.text(words::notice(None, "draining", sentence, self.now()));
-        }
-    }
-
-    fn silent_at(&self) -> Timestamp {
-        self.idle.heard + self.service().sessions().settings().session.heartbeat_timeout
-    }
-
     fn on_deadline(&mut self) -> Next {
         let now = self.now();
         if self.closing.is_some_and(|at| at <= now) {
@@ -344,17 +319,10 @@ impl Connection {
         if late {
             return Next::Close(CloseCode::NotAuthorised);
         }
-        if self.attached.is_none() && self.silent_at() <= now {
-            return Next::Close(CloseCode::HeartbeatLost);
+        match self.attached {
+            Some(_) => Next::GoOn,
+            None => self.beat_alone(now),
         }
-        if self.attached.is_none() && self.idle.next_beat <= now {
-            let interval = self.service().sessions().settings().session.heartbeat_interval;
-            self.idle.next_beat = now + interval;
-            let uptime = self.service().uptime();
-            self.out.text(words::heartbeat(None, rejoin_core::Seq::ZERO, uptime, None, now));
-            self.out.push(Message::Ping(Vec::new().into()));
-        }
-        Next::GoOn
     }
 
     fn close(&mut self, code: CloseCode) {

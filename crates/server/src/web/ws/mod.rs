@@ -7,8 +7,10 @@
 //! | `connection.rs` | one connection: who it is, what it is attached to, what comes next |
 //! | `requests.rs` | what is done for each request |
 //! | `tells.rs` | what its session has to say |
+//! | `alone.rs` | what it does itself while it has none |
 //! | `outbox.rs` | frames on their way |
 
+mod alone;
 mod connection;
 mod frames;
 mod outbox;

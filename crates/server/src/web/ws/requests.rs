@@ -4,7 +4,8 @@ use futures_util::StreamExt as _;
 use rejoin_core::codes::{CloseCode, ErrorCode};
 use rejoin_core::log::EntryKind;
 use rejoin_core::record::{Ending, Kind, Transport};
-use rejoin_core::{MessageId, Seq, SessionId};
+use rejoin_core::state::Entered;
+use rejoin_core::{MessageId, Seq, SessionId, Timestamp};
 use serde_json::json;
 use serde_json::value::RawValue;
 
@@ -30,14 +31,18 @@ impl Connection {
                 self.ack(&visitor, &session, last_seq, gap_detected).await
             }
             Request::Rare(rare) => {
-                // Answers come in the order of requests.
-                while let Some(reply) = self.replies.next().await {
-                    self.out.text(reply);
-                }
+                self.await_replies().await; // answers come in the order of requests
                 self.heard().await;
                 // In a box: it is large, and every idle connection would have room for it.
                 Box::pin(self.on_rare(&visitor, rare)).await
             }
+        }
+    }
+
+    /// Waits for the answers to everything that was asked so far.
+    pub(super) async fn await_replies(&mut self) {
+        while let Some(reply) = self.replies.next().await {
+            self.out.text(reply);
         }
     }
 
@@ -122,7 +127,9 @@ impl Connection {
     fn attach(&mut self, joined: Joined, batch: bool, log_gone: bool) -> Next {
         let Joined { attachment, confirmed, .. } = joined;
         self.events_out = false;
-        self.attached = Some(Attached { attachment, record: confirmed.record, batch, log_gone });
+        let (sent, record) = (confirmed.replay_from.previous(), confirmed.record);
+        let held_state = None;
+        self.attached = Some(Attached { attachment, record, batch, log_gone, sent, held_state });
         Next::GoOn
     }
 
@@ -184,22 +191,30 @@ impl Connection {
         };
         let body = EntryBody { content, message_id: Some(message_id.clone()) }.to_body();
         let known_by = given.then_some(message_id.as_str());
-        let posted = attached.attachment.post(kind, known_by, body).await;
+        let posted = match self.may_post(kind) {
+            Ok(()) => attached.attachment.post(kind, known_by, body).await.map_err(Denial::from),
+            Err(denial) => {
+                let _ = attached.attachment.heard().await;
+                Err(denial)
+            }
+        };
         let (front, session) = (self.front.clone(), session.clone());
         self.replies.push_back(Box::pin(async move {
             let entered = match posted {
                 Ok(posted) => posted.entered().await.map_err(Denial::from),
-                Err(_) => Err(Denial::Unavailable),
+                Err(denial) => Err(denial),
             };
-            let now = front.service.now();
-            match entered {
-                Ok(entered) => words::accepted(&session, &message_id, entered, now),
-                Err(denial) => {
-                    Trouble::from(denial).frame(ERROR, Some(&session), Some(&message_id), now)
-                }
-            }
+            posted_words(&session, &message_id, entered, front.service.now())
         }));
         Next::GoOn
+    }
+
+    /// A server that goes down takes nothing new; what is under way can still be cancelled.
+    fn may_post(&self, kind: EntryKind) -> Result<(), Denial> {
+        match kind {
+            EntryKind::Message => self.service().check_open(),
+            EntryKind::Cancel => Ok(()),
+        }
     }
 
     async fn ack(
@@ -255,6 +270,19 @@ impl Connection {
     fn refuse(&mut self, denial: Denial, event: &str, session: Option<&SessionId>) -> Next {
         self.out.text(Trouble::from(denial).frame(event, session, None, self.now()));
         Next::GoOn
+    }
+}
+
+/// What became of a message or a cancel.
+fn posted_words(
+    session: &SessionId,
+    message_id: &MessageId,
+    entered: Result<Entered, Denial>,
+    now: Timestamp,
+) -> String {
+    match entered {
+        Ok(entered) => words::accepted(session, message_id, entered, now),
+        Err(denial) => Trouble::from(denial).frame(ERROR, Some(session), Some(message_id), now),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use axum::extract::ws::Message;
 use rejoin_core::Seq;
-use rejoin_core::codes::ErrorCode;
+use rejoin_core::codes::{CloseCode, ErrorCode};
 use rejoin_core::page::StoredEvent;
 use rejoin_core::position::SeqRange;
 use rejoin_core::session::{LeaveReason, Tell};
@@ -13,6 +13,15 @@ use crate::attachment::Told;
 use crate::event::envelope;
 use crate::service::Include;
 
+/// When a state is sent.
+#[derive(Clone, Copy)]
+enum Order {
+    /// Now: it stands for events that are gone.
+    AtOnce,
+    /// Not before the event that it was stored with.
+    AfterItsEvent,
+}
+
 impl Connection {
     pub(super) async fn on_told(&mut self, told: Option<Told>) -> Next {
         match told {
@@ -20,13 +29,29 @@ impl Connection {
                 self.tell(tell).await;
                 Next::GoOn
             }
-            Some(Told::Leave(LeaveReason::Closed(code))) => Next::Close(code),
+            Some(Told::Leave(LeaveReason::Closed(code))) => {
+                self.last_replies(code).await;
+                Next::Close(code)
+            }
             Some(Told::Leave(LeaveReason::Refused)) => {
                 self.attached = None;
                 Next::GoOn
             }
             // Cut off, or the session is not served any more: to the client both look like a network.
             None => Next::Drop,
+        }
+    }
+
+    /// Whoever is sent away with its requests under way is told first what became of them. Its driver
+    /// has ended, or is about to: no answer is long in coming.
+    async fn last_replies(&mut self, code: CloseCode) {
+        match code {
+            CloseCode::Draining | CloseCode::Busy => self.await_replies().await,
+            CloseCode::HeartbeatLost
+            | CloseCode::Superseded
+            | CloseCode::SessionEnded
+            | CloseCode::NotAuthorised
+            | CloseCode::ProtocolAbuse => {}
         }
     }
 
@@ -38,7 +63,8 @@ impl Connection {
             // Taken out before the attachment got here.
             Tell::Confirmed(_) | Tell::Refused(_) => {}
             Tell::Gap(gap) => self.out.text(words::gap(&id, gap, now)),
-            Tell::State => Box::pin(self.send_state()).await,
+            Tell::State => Box::pin(self.send_state(Order::AtOnce)).await,
+            Tell::Checkpoint => Box::pin(self.send_state(Order::AfterItsEvent)).await,
             Tell::Events { events, replayed } => self.send_events(&events, replayed),
             Tell::ReplayComplete { range } => self.complete_replay(range),
             Tell::Heartbeat { head, renew_token } => {
@@ -73,6 +99,17 @@ impl Connection {
             }
         }
         self.events_out = true;
+        self.sent_up_to(events.last().map(|event| event.seq));
+    }
+
+    /// What the client has been sent; a state that waited for that follows.
+    fn sent_up_to(&mut self, seq: Option<Seq>) {
+        let Some(attached) = &mut self.attached else { return };
+        attached.sent = attached.sent.max(seq.unwrap_or_default());
+        let sent = attached.sent;
+        if let Some((_, frame)) = attached.held_state.take_if(|(event, _)| *event <= sent) {
+            self.out.text(frame);
+        }
     }
 
     fn complete_replay(&mut self, range: Option<SeqRange>) {
@@ -86,16 +123,25 @@ impl Connection {
         self.out.text(words::replay_complete(&id, range, now));
     }
 
-    /// The agent's state, by itself or because it stands for events that are gone.
-    async fn send_state(&mut self) {
+    /// The agent's state, by itself or because it stands for events that are gone. The newest one is
+    /// sent, so it may be of an event that is still on its way.
+    async fn send_state(&mut self, order: Order) {
         let Some(attached) = &self.attached else { return };
         let record = attached.record.clone();
         let exported = self.service().export_record(&record, Include::default()).await;
-        let now = self.now();
-        self.out.text(match exported {
-            Ok(exported) => words::state_exported(record.id(), exported, now),
-            Err(denial) => Trouble::from(denial).frame(ERROR, Some(record.id()), None, now),
-        });
+        let (now, sent) = (self.now(), self.attached.as_ref().map_or(Seq::ZERO, |a| a.sent));
+        let (seq, frame) = match exported {
+            Ok(exported) => (exported.seq, words::state_exported(record.id(), exported, now)),
+            Err(denial) => {
+                (Seq::ZERO, Trouble::from(denial).frame(ERROR, Some(record.id()), None, now))
+            }
+        };
+        let Some(attached) = &mut self.attached else { return };
+        attached.held_state = None; // this one is newer
+        match order {
+            Order::AfterItsEvent if seq > sent => attached.held_state = Some((seq, frame)),
+            Order::AfterItsEvent | Order::AtOnce => self.out.text(frame),
+        }
     }
 
     async fn beat(&mut self, head: Seq, renew_token: bool) {

@@ -1,0 +1,96 @@
+//! The Rust client and the binary over TLS.
+
+#![allow(clippy::unwrap_used, reason = "helpers of a test that can't go on fail it")]
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rejoin_client::{Incoming, Session, Status};
+use tokio::time::timeout;
+use tokio_rustls::rustls::pki_types::CertificateDer;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A server that ends with the test.
+struct Server {
+    child: Child,
+    url: String,
+}
+
+impl Server {
+    /// With the built-in agent, and `cert.pem` and `key.pem` of this directory.
+    fn start(home: &Path) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rejoin"));
+        command.env_clear().args(["serve", "--listen=127.0.0.1:0", "--store=memory"]);
+        command.arg("--data-dir").arg(home.join("data"));
+        command.arg("--tls-cert").arg(home.join("cert.pem"));
+        command.arg("--tls-key").arg(home.join("key.pem"));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let port = lines.map(Result::unwrap).find_map(|line| {
+            let (_, address) = line.split_once("listening on  https://")?;
+            Some(address.rsplit_once(':')?.1.to_owned())
+        });
+        let url = format!("wss://localhost:{}/ws", port.expect("it says where it listens"));
+        Self { child, url }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A certificate for localhost and its key, in files.
+fn certify(home: &Path) -> CertificateDer<'static> {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    fs::write(home.join("cert.pem"), made.cert.pem()).unwrap();
+    fs::write(home.join("key.pem"), made.signing_key.serialize_pem()).unwrap();
+    made.cert.der().clone()
+}
+
+/// A client's trust in these.
+fn trusting(certificates: impl IntoIterator<Item = CertificateDer<'static>>) -> Arc<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    certificates.into_iter().for_each(|certificate| roots.add(certificate).unwrap());
+    Arc::new(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth())
+}
+
+#[tokio::test]
+async fn the_client_speaks_to_a_server_over_tls() {
+    let home = tempfile::tempdir().unwrap();
+    let certificate = certify(home.path());
+    let server = Server::start(home.path());
+    let builder = Session::builder(&server.url).tls(trusting([certificate]));
+    let mut session = builder.start().await.unwrap();
+    timeout(PATIENCE, session.handle().send("hello")).await.unwrap().unwrap();
+    let event = timeout(PATIENCE, session.next_event()).await.unwrap().unwrap();
+    assert_eq!(event.seq.get(), 1);
+    session.close().await;
+}
+
+#[tokio::test]
+async fn the_client_does_not_speak_to_a_server_whose_certificate_it_does_not_trust() {
+    let home = tempfile::tempdir().unwrap();
+    certify(home.path());
+    let server = Server::start(home.path());
+    for builder in [Session::builder(&server.url), Session::builder(&server.url).tls(trusting([]))]
+    {
+        let mut session = builder.start().await.unwrap();
+        loop {
+            let item = timeout(PATIENCE, session.next()).await.unwrap().unwrap();
+            assert!(!matches!(item, Incoming::Status(Status::Connected { .. })), "{item:?}");
+            if matches!(item, Incoming::Status(Status::Reconnecting { .. })) {
+                break;
+            }
+        }
+    }
+}

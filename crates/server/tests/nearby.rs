@@ -1,0 +1,66 @@
+//! What a server without authentication tells only to callers on the same machine.
+
+mod common;
+
+use std::net::SocketAddr;
+
+use common::web::{Setup, Web};
+use serde_json::json;
+
+/// A server whose callers seem to come from there.
+async fn called_from(peer: &str) -> Web {
+    let peer: SocketAddr = peer.parse().expect("an address");
+    Setup { peer: Some(peer), ..Setup::open() }.start().await
+}
+
+const FAR_AWAY: [&str; 3] = ["192.0.2.7:4711", "[2001:db8::7]:4711", "[::ffff:192.0.2.7]:4711"];
+const ON_THIS_MACHINE: [&str; 4] =
+    ["127.0.0.1:4711", "127.0.0.2:4711", "[::1]:4711", "[::ffff:127.0.0.1]:4711"];
+
+/// Paths that name everybody's sessions or hand out credentials.
+fn private(id: &str) -> [(&'static str, String); 6] {
+    [
+        ("GET", "/api/sessions".to_owned()),
+        ("GET", "/api/sessions/active".to_owned()),
+        ("GET", "/api/mcp/sessions/active".to_owned()),
+        ("GET", format!("/api/sessions/{id}/token")),
+        ("POST", format!("/api/mcp/sessions/{id}/token")),
+        ("GET", "/api/audit".to_owned()),
+    ]
+}
+
+#[tokio::test]
+async fn sessions_tokens_and_the_audit_trail_are_not_for_callers_from_elsewhere() {
+    for peer in FAR_AWAY {
+        let web = called_from(peer).await;
+        let (id, token) = web.create().await;
+        for (method, path) in private(&id) {
+            let answer = web.request(method, &path).send().await.expect(403);
+            assert!(!answer.to_string().contains(&id), "{peer} {path}: {answer}");
+        }
+        web.get(&format!("/api/sessions/{id}")).send().await.expect(200);
+        web.reconnect(&id, &token).await.expect(200); // who has the id and a token may use them
+    }
+}
+
+#[tokio::test]
+async fn callers_on_this_machine_are_told_by_whichever_address_they_come() {
+    for peer in ON_THIS_MACHINE {
+        let web = called_from(peer).await;
+        let (id, _) = web.create().await;
+        for (method, path) in private(&id) {
+            web.request(method, &path).send().await.expect(200);
+        }
+    }
+}
+
+#[tokio::test]
+async fn with_authentication_the_credential_decides_and_not_the_address() {
+    let peer = Some(FAR_AWAY[0].parse().expect("an address"));
+    let web = Setup { peer, ..Setup::keyed() }.start().await;
+    let (id, _) = web.create_by("alice").await;
+    let token = format!("/api/sessions/{id}/token");
+    assert_eq!(web.get(&token).by("alice").send().await.expect(200)["session_id"], json!(id));
+    web.get(&token).by("bob").send().await.expect(404);
+    web.get(&token).send().await.expect(401);
+}
