@@ -6,6 +6,8 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of a test that can't go on fail it")]
 
+#[path = "../common/mod.rs"]
+mod common;
 mod judge;
 mod proxy;
 mod random;

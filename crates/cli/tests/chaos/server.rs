@@ -1,10 +1,12 @@
 //! The real binary on its data, killed without warning and started again at the same address.
 
 use std::fs::File;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
+
+use crate::common::{free_address, rejoin};
 
 /// A server that ends with the test.
 pub(crate) struct Server {
@@ -66,23 +68,12 @@ impl Drop for Server {
 fn spawn(address: SocketAddr, directory: &Path) -> Child {
     let log = File::options().create(true).append(true).open(directory.join("log"));
     let agent = concat!("exec sh '", env!("CARGO_MANIFEST_DIR"), "/tests/chaos/agent.sh'");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_rejoin"));
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("REJOIN_")) {
-        command.env_remove(name);
-    }
-    command.env_remove("MCP_SESSION_SECRET").arg("serve");
+    let mut command = rejoin();
+    command.arg("serve");
     command.args(["--agent", agent, "--max-children=300", "--log-level=warn,rejoin::agent=off"]);
     command.args(["--heartbeat-interval=2s", "--heartbeat-timeout=6s"]);
     command.args(["--reconnect-backoff=200ms,500ms,1s", "--max-reconnect-attempts=1000"]);
     command.arg(format!("--listen={address}")).arg("--data-dir").arg(directory.join("data"));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log.expect("it can be written"));
     command.spawn().expect("the binary starts")
-}
-
-/// An address below those that the kernel gives to whoever connects: while the server is down, nobody
-/// gets it by accident.
-fn free_address() -> SocketAddr {
-    let first = 20_000 + (std::process::id() % 1_000) as u16 * 10;
-    let mut candidates = (first..32_000).map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
-    candidates.find(|address| TcpListener::bind(address).is_ok()).expect("one of them is free")
 }

@@ -7,6 +7,8 @@
 #![allow(clippy::unwrap_used, reason = "helpers of a test that can't go on fail it")]
 #![allow(clippy::wildcard_enum_match_arm, reason = "of other crates: messages, JSON values")]
 
+#[path = "../common/mod.rs"]
+mod common;
 #[macro_use]
 mod support;
 

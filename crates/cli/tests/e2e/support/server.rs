@@ -1,29 +1,22 @@
-//! The binary, running in a directory of its own.
+//! The binary with an agent, and the ways to talk to it.
 
-use std::fs;
-use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
-use std::process::{ExitStatus, Stdio};
+use std::net::SocketAddr;
+use std::process::ExitStatus;
 
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
-use tempfile::TempDir;
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::process::{Child, Command};
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 
 use super::{Client, Cut, PATIENCE, Puppet};
+use crate::common::server_process::ServerProcess;
 
 /// A server, its data and its agent. It ends with the test.
 pub(crate) struct Server {
     pub(crate) puppet: Puppet,
-    home: TempDir,
-    address: SocketAddr,
-    flags: Vec<String>,
-    environment: Vec<(String, String)>,
-    child: Option<Child>,
+    process: ServerProcess,
 }
 
 impl Server {
@@ -50,66 +43,24 @@ impl Server {
         config: &str,
         environment: &[(&str, &str)],
     ) -> Self {
-        let home = tempfile::tempdir().unwrap();
-        fs::write(home.path().join("rejoin.toml"), config).unwrap();
-        let mut server = Self {
-            puppet: Puppet::new(),
-            home,
-            address: free_address(),
-            flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
-            environment: environment.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect(),
-            child: None,
-        };
-        server.launch().await;
-        server
-    }
-
-    fn command(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_rejoin"));
-        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("REJOIN_")) {
-            command.env_remove(name);
+        let puppet = Puppet::new();
+        let mut arguments: Vec<String> =
+            flags.iter().filter(|flag| **flag != BUILT_IN_AGENT).map(ToString::to_string).collect();
+        if !flags.iter().any(|flag| flag.starts_with("--agent")) {
+            arguments.push(format!("--agent={}", puppet.command()));
         }
-        command.env_remove("MCP_SESSION_SECRET").env_remove("MCP_SESSION_SECRET_PREVIOUS");
-        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
-        command.arg("serve").arg("--listen").arg(self.address.to_string());
-        command.arg("--data-dir").arg(self.home.path().join("data"));
-        command.arg("--config").arg(self.home.path().join("rejoin.toml"));
-        if !self.flags.iter().any(|flag| flag.starts_with("--agent")) {
-            command.arg("--agent").arg(self.puppet.command());
-        }
-        command.args(self.flags.iter().filter(|flag| *flag != BUILT_IN_AGENT));
-        let log = fs::File::options().create(true).append(true).open(self.log_file()).unwrap();
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).kill_on_drop(true);
-        command
-    }
-
-    /// Starts the process and waits until it takes connections.
-    async fn launch(&mut self) {
-        let mut child = self.command().spawn().expect("the binary starts");
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let greeting = async {
-            while let Some(line) = lines.next_line().await.unwrap() {
-                if line.contains("stop with") {
-                    return;
-                }
-            }
-            panic!("it ended before it greeted:\n{}", self.log());
-        };
-        timeout(PATIENCE, greeting).await.expect("it does not greet");
-        self.child = Some(child);
+        let process = ServerProcess::start(arguments, config, environment).await;
+        Self { puppet, process }
     }
 
     /// Ends the process as a power cut would.
     pub(crate) async fn kill_nine(&mut self) {
-        let mut child = self.child.take().expect("it runs");
-        child.start_kill().unwrap();
-        timeout(PATIENCE, child.wait()).await.expect("it dies").unwrap();
+        self.process.kill_nine().await;
     }
 
     /// Starts it again on the same data and port.
     pub(crate) async fn restart(&mut self) {
-        assert!(self.child.is_none(), "it still runs");
-        self.launch().await;
+        self.process.restart().await;
     }
 
     /// Asks it to stop.
@@ -118,15 +69,14 @@ impl Server {
     }
 
     fn signal(&self, name: &str) {
-        let id = self.child.as_ref().and_then(Child::id).expect("it runs").to_string();
+        let id = self.process.id().to_string();
         let sent = std::process::Command::new("kill").args([name, &id]).status().unwrap();
         assert!(sent.success());
     }
 
     /// Waits for its end.
     pub(crate) async fn ended(&mut self) -> ExitStatus {
-        let mut child = self.child.take().expect("it ran");
-        timeout(PATIENCE, child.wait()).await.expect("it does not end").unwrap()
+        self.process.ended().await
     }
 
     /// Lets a client lose its connection, one way or the other. Afterwards the server can be connected
@@ -159,7 +109,7 @@ impl Server {
     /// A client that has not been greeted yet, or the status with which it was refused.
     pub(crate) async fn try_connect(&self, headers: &[(&str, &str)]) -> Result<Client, u16> {
         use tokio_tungstenite::tungstenite::{Error, http::HeaderName};
-        let mut request = format!("ws://{}/ws", self.address).into_client_request().unwrap();
+        let mut request = format!("ws://{}/ws", self.address()).into_client_request().unwrap();
         for (name, value) in headers {
             let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
             request.headers_mut().insert(name, value.parse().unwrap());
@@ -183,7 +133,7 @@ impl Server {
 
     async fn ask(&self, method: &str, path: &str, body: &str) -> String {
         let asking = async {
-            let mut stream = TcpStream::connect(self.address).await.unwrap();
+            let mut stream = TcpStream::connect(self.address()).await.unwrap();
             let request = format!(
                 "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
                  Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
@@ -226,16 +176,12 @@ impl Server {
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
-        self.address
+        self.process.address()
     }
 
     /// What it has logged so far.
     pub(crate) fn log(&self) -> String {
-        fs::read_to_string(self.log_file()).unwrap_or_default()
-    }
-
-    fn log_file(&self) -> PathBuf {
-        self.home.path().join("log")
+        self.process.log()
     }
 }
 
@@ -245,12 +191,7 @@ pub(crate) const BUILT_IN_AGENT: &str = "--agent-built-in";
 impl Drop for Server {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("--- the server's log ---\n{}", self.log());
             eprintln!("--- the agents were told ---\n{:#?}", self.puppet.heard());
         }
     }
-}
-
-fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
