@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::client::seqs;
-use crate::support::{Client, Cut, Server, text};
+use crate::support::{Client, Cut, Server, text, until};
 
 const QUIET: &str = "--auto-export-interval=1h";
 
@@ -14,6 +14,7 @@ async fn checkpoint(client: &mut Client, id: &str, count: u64, step: u64) -> Val
     for _ in 0..count {
         client.until("agent.thinking").await;
     }
+    client.settled().await; // an export that comes by itself is out of the way
     let exported = client.export(id, json!({})).await;
     assert_eq!(exported["metadata"]["session_state"]["current_step"], step);
     exported["metadata"]["signed_state"].clone()
@@ -241,7 +242,10 @@ async fn without_last_seq_it_goes_on_after_the_last_ack() {
     let id = client.create().await;
     let sealed = checkpoint(&mut client, &id, 5, 1).await;
     client.ack(&id, 3).await;
-    client.settled().await;
+    until("the ack is stored", async || {
+        server.http("GET", &format!("/api/sessions/{id}")).await.contains(r#""last_acked_seq":3"#)
+    })
+    .await;
     let restored = client.restore(&sealed, json!({})).await;
     assert_eq!(restored["metadata"]["replay_from"], 4);
     assert_eq!(seqs(&client.replay().await), [4, 5]);
