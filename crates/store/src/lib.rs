@@ -14,8 +14,8 @@ mod memory;
 pub mod suite;
 
 pub use contract::{
-    Body, CreateRefused, Due, Failure, Page, PageLimit, Query, Store, StoredEntry, StoredEvent,
-    StoredSnapshot, Unavailable,
+    Body, CreateRefused, Due, Failure, Page, PageLimit, Parked, Query, Store, StoredEntry,
+    StoredEvent, StoredSnapshot, Unavailable,
 };
 pub use measure::{Distribution, Measurements};
 pub use memory::MemoryStore;
