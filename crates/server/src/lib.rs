@@ -41,6 +41,7 @@
 mod access;
 mod agent;
 pub mod agents;
+mod asking;
 mod attachment;
 mod clock;
 mod driver;

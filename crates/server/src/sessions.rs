@@ -31,7 +31,7 @@ use crate::metrics::Metrics;
 use crate::shared::{Drivers, Shared};
 use crate::tasks::Tasks;
 use crate::watch::{Watch, Watches};
-use crate::{random, reaper};
+use crate::{asking, random, reaper};
 
 /// How long drivers, agents and hooks have to end when the server is closed.
 const LAST_CALLS: Duration = Duration::from_secs(5);
@@ -157,6 +157,10 @@ impl Builder {
             metrics: Metrics::new(),
         });
         shared.tasks.spawn(reaper::run(Arc::clone(&shared)));
+        let parked = shared.store.parked_at_start();
+        if shared.hook.is_some() && !parked.is_empty() {
+            shared.tasks.spawn(asking::ask_after_start(Arc::clone(&shared), parked));
+        }
         let last = Arc::new(StopWhenDropped(Arc::clone(&shared)));
         Ok(Sessions { shared, _last: last })
     }
