@@ -59,6 +59,10 @@ pub const APPEND_BYTES: usize = 256 * 1024;
 /// Nothing that was there before a restart expires this soon after it.
 pub const GRACE_AFTER_START: Duration = Duration::from_secs(60);
 
+/// How long a session is kept whose end follows right away: until it does the session has neither ended
+/// nor expired, and if a crash comes in between, this is when it will have.
+pub const END_FOLLOWS: Duration = GRACE_AFTER_START;
+
 /// A client's ack goes out after this many events …
 pub const ACK_EVENTS: u64 = 100;
 

@@ -67,7 +67,7 @@ impl Lifecycle {
     pub(crate) fn of(ending: &Ending) -> Self {
         match ending {
             Ending::Expired => Self::Expired,
-            Ending::Closed | Ending::Restored { .. } => Self::Closed,
+            Ending::Closed | Ending::Restored { .. } | Ending::CleanedUp => Self::Closed,
         }
     }
 }
@@ -163,7 +163,7 @@ impl Drop for Cleanup {
 impl Claim {
     async fn end(&self) -> Result<CleanedUp, Unavailable> {
         let end = End {
-            ending: Ending::Closed,
+            ending: Ending::CleanedUp,
             only_parked: Some(self.generation),
             only_due: false,
             remember_for: self.shared.settings.remember_for(),

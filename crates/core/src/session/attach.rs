@@ -4,6 +4,7 @@ use super::{Output, Session, Tell};
 use crate::codes::CloseCode;
 use crate::ids::AttachmentId;
 use crate::lifetime::Verdict;
+use crate::limits;
 use crate::position::{Generation, Seq};
 use crate::record::{Record, SnapshotMark};
 use crate::resume::{self, Asked, Gap, Resume};
@@ -145,7 +146,7 @@ impl Session {
         }
         let then = self.settings.lifetime.on_detach(&self.record, now);
         let keep_for = match then {
-            Verdict::End => std::time::Duration::ZERO,
+            Verdict::End => limits::END_FOLLOWS,
             Verdict::KeepUntil(until) => until.since(now),
         };
         self.record.attached = None;

@@ -114,7 +114,7 @@ fn line_end<B>(from: &SessionId, now: Timestamp, sessions: &mut impl Sessions<B>
         match session.ending_as_of(now) {
             None => return LineEnd::Active(id),
             Some(Ending::Restored { to }) => id = to,
-            Some(Ending::Expired) => return LineEnd::Gone(id),
+            Some(Ending::Expired | Ending::CleanedUp) => return LineEnd::Gone(id),
             Some(Ending::Closed) => return LineEnd::Closed,
         }
     }
@@ -129,9 +129,7 @@ fn take_over<B>(old: &mut SessionState<B>, restore: &Restore<B>) -> Contents<B> 
         Status::Ended { forget_at, .. } => (*forget_at).max(restore.now + restore.remember_for),
     };
     let ending = Ending::Restored { to: restore.create.about.id.clone() };
-    old.vitals.status = Status::Ended { ending, at: restore.now, forget_at };
-    old.vitals.attached = None;
-    old.vitals.lease = None;
+    old.close(ending, restore.now, forget_at);
     contents
 }
 

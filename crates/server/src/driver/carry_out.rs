@@ -119,7 +119,7 @@ impl Driver {
                 (None, Verdict::KeepUntil(_)) => Done::Nothing,
                 (None, Verdict::End) => {
                     let end = End {
-                        ending: Ending::Closed,
+                        ending: Ending::CleanedUp,
                         only_parked: Some(detach.generation),
                         only_due: false,
                         remember_for: shared.settings.remember_for(),
@@ -210,7 +210,7 @@ impl Driver {
                 }
                 Verdict::End => {
                     let end = End {
-                        ending: Ending::Expired,
+                        ending: Ending::CleanedUp,
                         only_parked: Some(generation),
                         only_due: false,
                         remember_for: shared.settings.remember_for(),

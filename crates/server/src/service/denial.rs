@@ -87,7 +87,9 @@ impl Denial {
         match self {
             Self::NotFound => ErrorCode::SessionNotFound,
             Self::Ended(Ending::Expired) => ErrorCode::SessionExpired,
-            Self::Ended(Ending::Closed | Ending::Restored { .. }) => ErrorCode::SessionClosed,
+            Self::Ended(Ending::Closed | Ending::Restored { .. } | Ending::CleanedUp) => {
+                ErrorCode::SessionClosed
+            }
             Self::AlreadyAttached => ErrorCode::SessionAlreadyActive,
             Self::Token(TokenProblem::Expired) => ErrorCode::TokenExpired,
             Self::Token(TokenProblem::Reused) => ErrorCode::TokenReused,
@@ -116,7 +118,7 @@ impl Denial {
         match self {
             Self::NotFound | Self::Forbidden | Self::IdInvalid(_) => Reason::SessionNotFound,
             Self::Ended(Ending::Expired) => Reason::SessionExpired,
-            Self::Ended(Ending::Closed | Ending::Restored { .. })
+            Self::Ended(Ending::Closed | Ending::Restored { .. } | Ending::CleanedUp)
             | Self::Superseded
             | Self::State(StateProblem::Superseded) => Reason::SessionAlreadyDisconnected,
             Self::Token(problem) => match problem {
@@ -146,6 +148,9 @@ impl Denial {
             Self::Ended(Ending::Closed) => "Session was ended; create a new one".into(),
             Self::Ended(Ending::Restored { .. }) => {
                 "Session goes on in another one that was restored from it".into()
+            }
+            Self::Ended(Ending::CleanedUp) => {
+                "Session was cleaned up after its connection had gone; create a new one".into()
             }
             Self::AlreadyAttached => {
                 "Another connection is attached to the session; bring a reconnect token, or wait"

@@ -136,7 +136,7 @@ impl Service {
 fn is_emptied(record: &Record) -> bool {
     match &record.status {
         Status::Active | Status::Ended { ending: Ending::Restored { .. }, .. } => false,
-        Status::Ended { ending: Ending::Expired | Ending::Closed, .. } => true,
+        Status::Ended { ending: Ending::Expired | Ending::Closed | Ending::CleanedUp, .. } => true,
     }
 }
 

@@ -237,7 +237,7 @@ impl Connection {
         };
         match service::ending(&record, self.now()) {
             Some(ending @ Ending::Expired) => Denial::Ended(ending).into(),
-            Some(Ending::Closed | Ending::Restored { .. }) => {
+            Some(Ending::Closed | Ending::Restored { .. } | Ending::CleanedUp) => {
                 Trouble::new(closed, "Session is not active")
             }
             None => {
