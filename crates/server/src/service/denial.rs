@@ -133,9 +133,9 @@ impl Denial {
                 Reason::InvalidToken
             }
             Self::State(StateProblem::Expired) => Reason::TokenExpired,
-            Self::RateLimited { .. } | Self::Busy { .. } | Self::AlreadyAttached => {
-                Reason::RateLimited
-            }
+            Self::RateLimited { .. } => Reason::RateLimited,
+            Self::Busy { .. } => Reason::ServerBusy,
+            Self::AlreadyAttached => Reason::SessionAlreadyActive,
             Self::Unavailable => Reason::DatabaseUnavailable,
         }
     }

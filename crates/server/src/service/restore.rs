@@ -1,14 +1,13 @@
 //! Going on from a sealed state that a client brings: in a new session, or in the one where its line
 //! goes on already.
 
-use rejoin_core::log::MessageDigest;
 use rejoin_core::record::{About, Ending, Kind, Record, Status, Transport};
 use rejoin_core::resume::Asked;
-use rejoin_core::seal::{self, OpenedState, StateFacts};
+use rejoin_core::seal::{self, OpenError, OpenedState, StateFacts};
 use rejoin_core::state::{Create, NewSnapshot, Restore};
 use rejoin_core::{Epoch, LogId, Seq, SessionId};
 use serde_json::{Map, Value};
-use tracing::field::Empty;
+use tracing::field::{Empty, display};
 use tracing::{Instrument as _, debug_span};
 
 use super::reconnect::Joined;
@@ -51,21 +50,18 @@ impl Service {
         let max_bytes = self.inner.settings.max_state_bytes;
         let principal = &visitor.caller.principal;
         let opened = seal::open(&keys, &request.signed_state, principal, now, max_bytes);
-        // What can't be read names no session: the attempt is counted against the seal itself.
-        let named = match &opened {
-            Ok(opened) => opened.facts.session_id.clone(),
-            Err(_) => unread(&request.signed_state),
-        };
+        let named = session_named(&opened).cloned();
         let span = debug_span!(
-            target: "rejoin", "restore", session = %named, transport = visitor.over, reason = Empty
+            target: "rejoin", "restore", session = Empty, transport = visitor.over, reason = Empty
         );
+        span.record("session", named.as_ref().map(display));
         let attempt = async {
             match opened {
                 Ok(opened) => self.go_on(visitor, opened, request.asked, transport).await,
                 Err(error) => Err(error.into()),
             }
         };
-        self.attempt(visitor, &named, "restore", attempt).instrument(span).await
+        self.attempt(visitor, named.as_ref(), "restore", attempt).instrument(span).await
     }
 
     async fn go_on(
@@ -87,10 +83,7 @@ impl Service {
         let restore = self.restore_of(visitor, &facts, state, asked.last_seq)?;
         let record = self.sessions().restore(restore).await?;
         let asked = Asked { epoch: same_line(asked.epoch, &facts, old.as_ref()), ..asked };
-        let (attachment, confirmed) =
-            self.attach_to(visitor, record.id(), transport, Some(asked), None).await?;
-        let token = self.issue(&confirmed.record).await?;
-        let joined = Joined { attachment, confirmed, token };
+        let joined = self.attach(visitor, &record, transport, Some(asked), None).await?;
         Ok(Restored { joined, original: facts.session_id, step, log_gone })
     }
 
@@ -151,9 +144,11 @@ fn same_line(asked: Option<Epoch>, facts: &StateFacts, old: Option<&Record>) -> 
     }
 }
 
-/// A name for a state that can't be read, to count attempts with it by.
-fn unread(signed_state: &str) -> SessionId {
-    let digest = format!("{:?}", MessageDigest::of(signed_state, b""));
-    let hex: String = digest.chars().filter(char::is_ascii_alphanumeric).take(32).collect();
-    SessionId::parse(&format!("unread_{hex}")).unwrap_or_else(|_| SessionId::from_random([0; 16]))
+/// The session that a state is of, as far as it could be opened.
+fn session_named(opened: &Result<OpenedState, OpenError>) -> Option<&SessionId> {
+    match opened {
+        Ok(opened) => Some(&opened.facts.session_id),
+        Err(OpenError::Expired { session_id, .. }) => Some(session_id),
+        Err(OpenError::NotAuthentic | OpenError::TooLarge) => None,
+    }
 }
