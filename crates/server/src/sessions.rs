@@ -286,17 +286,22 @@ impl Sessions {
     }
 
     /// Goes on from a snapshot. The session that it was taken of ends where it still lived: whoever is
-    /// attached there is told, its agent stops.
+    /// attached there is superseded, its agent stops.
     pub async fn restore(&self, restore: Restore<Body>) -> Result<Record, Failure<RestoreRefused>> {
         let (from, now) = (restore.from.clone(), restore.now);
         let made = restore.create.about.id.clone();
         let forget_at = now + restore.remember_for;
+        let lived = self.shared.store.session(&from).await?.is_some_and(|old| old.is_active());
         let record = self.shared.store.restore(restore).await?;
         self.shared.deadline_set(record.expires_at.min(forget_at));
         if made == *record.id() {
+            let old = self.shared.store.session(&from).await?;
+            if let Some(old) = old.filter(|_| lived) {
+                self.shared.happened(Lifecycle::Closed, &old);
+            }
             self.shared.happened(Lifecycle::Restored, &record);
         }
-        self.shared.tell_ended(&from).await;
+        self.shared.tell_driver(&from, Input::Replaced).await;
         Ok(record)
     }
 

@@ -319,6 +319,7 @@ impl From<RestoreRefused> for Denial {
     fn from(refused: RestoreRefused) -> Self {
         match refused {
             RestoreRefused::Superseded => Self::State(StateProblem::Superseded),
+            RestoreRefused::AlreadyAttached { .. } => Self::AlreadyAttached,
             RestoreRefused::Implausible { .. } => Self::Invalid(refused.to_string().into()),
         }
     }

@@ -23,7 +23,9 @@ impl Default for Include {
 }
 
 /// What says where an agent stands, and is in every export.
-const ALWAYS: [&str; 4] = ["session_id", "stage", "current_step", "timestamp"];
+const ALWAYS: [&str; 4] = ["session_id", "stage", STEP, "timestamp"];
+/// How far the agent has come, in its own count.
+pub(super) const STEP: &str = "current_step";
 const MEMORY: &str = "memory_snapshot";
 const PLAN: &str = "plan_context";
 
@@ -44,23 +46,26 @@ impl Include {
     }
 }
 
-/// A state as its client sees it: what every client may look for, and all that the agent put in.
+/// A state as its client sees it: what every client may look for, and all that the agent put in. An agent
+/// that has stored nothing, or null, is new.
 pub(super) fn clients_copy(
     id: &SessionId,
     snapshot: Option<&StoredSnapshot>,
     taken_at: Timestamp,
 ) -> Map<String, Value> {
+    let stored = snapshot.and_then(|snapshot| serde_json::from_slice(&snapshot.body).ok());
+    let is_new = stored.as_ref().is_none_or(Value::is_null);
     let mut state = Map::new();
     let mut put = |key: &str, value: Value| state.insert(key.to_owned(), value);
-    put("stage", if snapshot.is_none() { NEW.into() } else { Value::Null });
-    put("current_step", if snapshot.is_none() { 0.into() } else { Value::Null });
+    put("stage", if is_new { NEW.into() } else { Value::Null });
+    put(STEP, if is_new { 0.into() } else { Value::Null });
     put(PLAN, Value::Null);
     put(MEMORY, Value::Null);
     put("timestamp", taken_at.to_string().into());
-    match snapshot.map(|snapshot| serde_json::from_slice(&snapshot.body)) {
-        Some(Ok(Value::Object(own))) => state.extend(own),
-        Some(Ok(other)) => drop(state.insert(BARE.to_owned(), other)),
-        Some(Err(_)) | None => {}
+    match stored {
+        Some(Value::Object(own)) => state.extend(own),
+        None | Some(Value::Null) => {}
+        Some(other) => drop(state.insert(BARE.to_owned(), other)),
     }
     state.insert("session_id".to_owned(), id.as_str().into());
     state

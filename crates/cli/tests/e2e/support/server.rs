@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -179,6 +180,30 @@ impl Server {
             answer
         };
         timeout(PATIENCE, asking).await.expect("no answer")
+    }
+
+    /// What a path shows over HTTP.
+    pub(crate) async fn get(&self, path: &str) -> Value {
+        let answer = self.http("GET", path).await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+        serde_json::from_str(body).unwrap()
+    }
+
+    /// The record of a session.
+    pub(crate) async fn record(&self, id: &str) -> Value {
+        self.get(&format!("/api/sessions/{id}")).await
+    }
+
+    /// Waits until a session is over, and shows its record.
+    pub(crate) async fn over(&self, id: &str) -> Value {
+        let mut record = Value::Null;
+        super::until("the session is over", async || {
+            record = self.record(id).await;
+            record["status"] != "active"
+        })
+        .await;
+        record
     }
 
     /// Waits until a session has expired and its logs were cleared away, which happens a little later.

@@ -102,7 +102,7 @@ impl Connection {
         position: Position,
     ) -> Next {
         let Position { admission, batch } = position;
-        let request = RestoreRequest { signed_state, asked: admission.asked };
+        let request = RestoreRequest { signed_state, admission };
         match self.service().restore(visitor, request, Transport::WebSocket).await {
             Ok(restored) => {
                 self.out.text(words::state_restored(&restored, self.now()));
