@@ -53,6 +53,9 @@ pub const HAND_ENTRIES: usize = 64;
 /// producer waits.
 pub const WAITING_PUBLICATIONS: usize = 64;
 
+/// Entries that an agent which has said nothing yet may take before the oldest counts as dealt with.
+pub const TAKEN_IN_SILENCE: u64 = 16;
+
 /// Publications that waited are stored together up to about this many bytes.
 pub const APPEND_BYTES: usize = 256 * 1024;
 
