@@ -164,6 +164,10 @@ wire_words! {
         SessionExpired = "session_expired",
         /// Too many attempts.
         RateLimited = "rate_limited",
+        /// Somebody is attached, and the later one does not win.
+        SessionAlreadyActive = "session_already_active",
+        /// The server is full, or going down.
+        ServerBusy = "server_busy",
         /// Our fault.
         InternalError = "internal_error",
     }

@@ -53,11 +53,18 @@ pub const HAND_ENTRIES: usize = 64;
 /// producer waits.
 pub const WAITING_PUBLICATIONS: usize = 64;
 
+/// Entries that an agent which has said nothing yet may take before the oldest counts as dealt with.
+pub const TAKEN_IN_SILENCE: u64 = 16;
+
 /// Publications that waited are stored together up to about this many bytes.
 pub const APPEND_BYTES: usize = 256 * 1024;
 
 /// Nothing that was there before a restart expires this soon after it.
 pub const GRACE_AFTER_START: Duration = Duration::from_secs(60);
+
+/// How long a session is kept whose end follows right away: until it does the session has neither ended
+/// nor expired, and if a crash comes in between, this is when it will have.
+pub const END_FOLLOWS: Duration = GRACE_AFTER_START;
 
 /// A client's ack goes out after this many events …
 pub const ACK_EVENTS: u64 = 100;

@@ -67,7 +67,7 @@ pub enum Status {
 /// How a session ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ending {
-    /// Its user, an administrator or a disconnect policy ended it.
+    /// Its user or an administrator ended it.
     Closed,
     /// Its time ran out.
     Expired,
@@ -76,6 +76,18 @@ pub enum Ending {
         /// The session that goes on.
         to: SessionId,
     },
+    /// Its connection was gone, and a policy or the hook ended it. Nobody wanted its work undone.
+    CleanedUp,
+}
+
+impl Ending {
+    /// Whether a snapshot of the session may be gone on from. If so its message ids stay known.
+    pub fn is_restorable(&self) -> bool {
+        match self {
+            Self::Expired | Self::CleanedUp => true,
+            Self::Closed | Self::Restored { .. } => false,
+        }
+    }
 }
 
 /// The right to run a session's agent.

@@ -113,8 +113,9 @@ fn refusal(record: &Record, now: Timestamp) -> Option<Refusal> {
         }
         Status::Active => None,
         Status::Ended { ending: Ending::Expired, .. } => Some(Refusal::Expired),
-        Status::Ended { ending: Ending::Closed | Ending::Restored { .. }, .. } => {
-            Some(Refusal::Closed)
-        }
+        Status::Ended {
+            ending: Ending::Closed | Ending::Restored { .. } | Ending::CleanedUp,
+            ..
+        } => Some(Refusal::Closed),
     }
 }

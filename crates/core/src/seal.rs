@@ -83,7 +83,7 @@ pub enum SealError {
 }
 
 /// Why a sealed state is not opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
     /// Malformed, changed in a bit, of another principal, of a retired key or of another server. All
     /// of these look the same, so that nobody can learn by trying whose state it is.
@@ -94,6 +94,8 @@ pub enum OpenError {
     /// Ours, but its time is over.
     #[error("the state expired at {expires_at}; start a new session")]
     Expired {
+        /// The session it was taken from.
+        session_id: SessionId,
         /// When that was.
         expires_at: Timestamp,
     },
@@ -165,7 +167,8 @@ pub fn open(
     let plain = decrypt(keys, text, principal).ok_or(OpenError::NotAuthentic)?;
     let (facts, compressed) = unpack(&plain, principal).ok_or(OpenError::NotAuthentic)?;
     if now >= facts.expires_at {
-        return Err(OpenError::Expired { expires_at: facts.expires_at });
+        let StateFacts { session_id, expires_at, .. } = facts;
+        return Err(OpenError::Expired { session_id, expires_at });
     }
     let content = decompress(compressed, largest_content(max_bytes))?;
     Ok(OpenedState { facts, content })
@@ -401,7 +404,8 @@ mod tests {
     fn a_state_expires_at_its_moment() {
         let at = |now| open(&ring(&[OLD]), &sealed(), &zoe(), now, MAX);
         assert!(at(Timestamp::from_millis(EXPIRY.as_millis() - 1)).is_ok());
-        assert_eq!(at(EXPIRY), Err(OpenError::Expired { expires_at: EXPIRY }));
+        let session_id = facts().session_id;
+        assert_eq!(at(EXPIRY), Err(OpenError::Expired { session_id, expires_at: EXPIRY }));
     }
 
     #[test]

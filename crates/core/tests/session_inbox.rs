@@ -123,6 +123,7 @@ fn entries_that_were_read_for_an_agent_that_has_died_are_handed_to_nobody() {
 #[test]
 fn an_agent_that_never_names_an_entry_covers_it_by_taking_the_next() {
     let mut live = live(Covering::Unknown);
+    live.says(&["awake"]);
     live.sends(A, "a");
     assert_eq!(live.store.waiting(), [1]);
     live.sends(A, "b");
@@ -144,7 +145,32 @@ fn of_several_entries_handed_over_at_once_all_but_the_last_are_covered() {
     }
     let mut live = Live::of(store, Settings::default());
     live.agent_starts(Covering::Unknown);
+    live.says(&["awake"]);
     assert_eq!(live.store.waiting(), [3]);
+}
+
+#[test]
+fn what_an_agent_took_before_it_said_anything_is_handed_over_again() {
+    let mut live = live(Covering::Unknown);
+    live.sends(A, "a");
+    live.sends(A, "b");
+    assert_eq!(live.store.waiting(), [1, 2], "it may not have begun to read");
+    live.agent_dies();
+    live.all_heard();
+    live.agent_starts(Covering::Unknown);
+    assert_eq!(live.heard_by("agent"), ["1: a", "2: b"]);
+    live.publishes(covering(0, saying(&[])));
+    assert_eq!(live.store.waiting(), [1, 2], "its first word is that it names them");
+}
+
+#[test]
+fn an_agent_that_stays_silent_leaves_only_so_many_entries_uncovered() {
+    let mut live = live(Covering::Unknown);
+    let sent = limits::TAKEN_IN_SILENCE + 4;
+    for number in 1..=sent {
+        live.sends(A, &number.to_string());
+    }
+    assert_eq!(live.store.waiting(), (5..=sent).collect::<Vec<_>>());
 }
 
 #[test]
@@ -185,6 +211,7 @@ fn an_agent_that_stores_states_and_never_names_an_entry_goes_on_covering_by_the_
     live.publishes(with_state("state", saying(&["answer"])));
     live.agent_dies();
     live.agent_starts(Covering::Unknown);
+    live.says(&["awake"]);
     for id in ["c", "d", "e"] {
         live.sends(A, id);
     }
@@ -207,6 +234,7 @@ fn a_cover_of_ours_that_is_stored_together_with_a_state_names_nothing() {
     assert_eq!(live.heard_by("store")[1], "append from 2: [answer], state state, covers 1");
     live.agent_dies();
     live.agent_starts(Covering::Unknown);
+    live.says(&["awake"]);
     live.sends(A, "c");
     live.sends(A, "d");
     assert_eq!(live.store.waiting(), [4]);
@@ -238,6 +266,7 @@ fn a_message_that_the_store_refuses_is_not_handed_over() {
 fn an_entry_that_still_waits_to_be_taken_covers_nothing() {
     let mut live = live(Covering::Unknown);
     live.agent_takes = false;
+    live.says(&["awake"]);
     for id in ["a", "b", "c"] {
         live.sends(A, id);
     }
@@ -258,6 +287,7 @@ fn what_an_agent_took_that_never_names_an_entry_is_covered_when_it_is_let_go_in_
     assert_eq!(live.session.workload(), Workload::Nothing);
     live.agent_dies();
     live.agent_starts(Covering::Unknown);
+    live.says(&["awake"]);
     live.sends(A, "b");
     live.sends(A, "c");
     assert_eq!(live.store.waiting(), [3], "it is still not known to name entries");

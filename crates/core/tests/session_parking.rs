@@ -164,6 +164,15 @@ fn a_session_that_was_ended_by_nobody_here_closes_everybody() {
 }
 
 #[test]
+fn clients_of_a_session_that_goes_on_in_another_are_superseded_and_the_agent_is_stopped() {
+    let mut live = live(Settings::default());
+    live.happens(Input::Replaced);
+    assert_eq!(live.heard_by("A"), ["superseded", "closed 4100"]);
+    assert_eq!(live.heard_by("agent"), ["stop"]);
+    assert!(live.session().is_over());
+}
+
+#[test]
 fn after_the_end_nothing_is_entered_parked_or_asked_for() {
     let mut live = live(ends_without_work());
     live.sends(A, "work");

@@ -10,9 +10,10 @@ use rejoin_core::limits;
 use rejoin_core::page::Body;
 use rejoin_core::record::{Ending, Status};
 use rejoin_core::state::{
-    Entered, NewSnapshot, Restore, RestoreRefused, Restored, restore, trace_of_forgotten,
+    End, Entered, NewSnapshot, Restore, RestoreRefused, Restored, Takeover, restore,
+    trace_of_forgotten,
 };
-use rejoin_core::{Generation, SessionId, Term, Timestamp};
+use rejoin_core::{Epoch, Generation, LogId, SessionId, Term, Timestamp};
 
 /// What a store has: sessions by their ids.
 #[derive(Default)]
@@ -47,11 +48,13 @@ fn snapshot(from: &str, to: &str, at_seq: u64, at_in_seq: u64) -> Restore<Body> 
     Restore {
         from: id(from),
         create: create(to, at(10)),
+        epoch: Epoch::from_text("the snapshot's"),
         seq: seq(at_seq),
         in_seq: in_seq(at_in_seq),
         taken_at: START,
         state: NewSnapshot { size: 6, body: body("sealed") },
         last_seq: None,
+        takeover: Takeover::Replace,
         remember_for: HOUR,
         now: at(10),
     }
@@ -201,6 +204,38 @@ fn a_snapshot_whose_session_its_user_ended_is_superseded() {
     let mut sessions = Sessions::with("A", session_a());
     sessions.get("A").end(&ended_by_user(START)).unwrap();
     assert_eq!(sessions.restore(snapshot("A", "B", 3, 0)), Err(RestoreRefused::Superseded));
+}
+
+#[test]
+fn a_session_that_a_policy_or_the_hook_ended_goes_on_from_a_snapshot() {
+    let mut sessions = Sessions::with("A", session_a());
+    let clean_up = End { ending: Ending::CleanedUp, ..ended_by_user(START) };
+    sessions.get("A").end(&clean_up).unwrap();
+    assert_eq!(sessions.restore(snapshot("A", "B", 5, 1)), Ok("made B".into()));
+    let covered = sessions.get("B").gets("a", "", at(11)).unwrap();
+    assert_eq!(covered, Entered { in_seq: in_seq(1), duplicate: true });
+    assert_eq!(sessions.restore(snapshot("A", "C", 5, 1)), Ok("joined B".into()));
+}
+
+#[test]
+fn where_the_later_one_does_not_win_a_restore_does_not_supersede_who_is_attached() {
+    let reject = |asked| Restore { takeover: Takeover::Reject, ..asked };
+    let refused = |session| Err(RestoreRefused::AlreadyAttached { session: id(session) });
+    let mut sessions = Sessions::with("A", session_a());
+    sessions.get("A").attach(&attach(at(1))).unwrap();
+    assert_eq!(sessions.restore(reject(snapshot("A", "B", 3, 0))), refused("A"));
+    assert_eq!(sessions.restore(snapshot("A", "B", 3, 0)), Ok("made B".into()));
+    assert_eq!(sessions.restore(reject(snapshot("A", "C", 3, 0))), Ok("joined B".into()));
+    sessions.get("B").attach(&attach(at(11))).unwrap();
+    assert_eq!(sessions.restore(reject(snapshot("A", "C", 3, 0))), refused("B"));
+}
+
+#[test]
+fn an_ack_of_a_log_that_was_lost_stays_one_in_the_session_that_goes_on() {
+    let mut sessions = Sessions::with("A", session_a());
+    sessions.get("A").begin_epoch(Epoch::from_text("second"), LogId::from_random([9; 8]));
+    sessions.restore(snapshot("A", "B", 3, 0)).unwrap();
+    assert!(sessions.get("B").vitals.ack_lost);
 }
 
 #[test]

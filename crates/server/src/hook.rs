@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use rejoin_core::limits::GRACE_AFTER_START;
 use rejoin_core::record::{Ending, Record};
 use rejoin_core::state::{End, EndRefused, Keep};
 use rejoin_core::{Generation, SessionId, Timestamp};
@@ -20,11 +21,11 @@ const LOOK_AGAIN: Duration = Duration::from_secs(60);
 /// Is told when a client has gone.
 #[async_trait]
 pub trait SessionHook: Send + Sync + 'static {
-    /// The last client of `session` has gone. Whoever has `cleanup` decides when the session is
-    /// cleaned up: [now](Cleanup::run), [later](Cleanup::after), or
-    /// [after a condition](Cleanup::when). It may be kept as long as one likes, though never longer
-    /// than `session_ttl`; dropped unused it falls back to the ttl of the settings. Once a client
-    /// has come back it does nothing.
+    /// The last client of `session` has gone, or was attached when the server before this one ended.
+    /// Whoever has `cleanup` decides when the session is cleaned up: [now](Cleanup::run),
+    /// [later](Cleanup::after), or [after a condition](Cleanup::when). It may be kept as long as one
+    /// likes, though never longer than `session_ttl`; dropped unused it falls back to the ttl of the
+    /// settings. Once a client has come back it does nothing.
     async fn disconnected(&self, session: Record, cleanup: Cleanup);
 
     /// Something happened in a session's life, and nobody asks what to do about it. Must return at
@@ -66,7 +67,7 @@ impl Lifecycle {
     pub(crate) fn of(ending: &Ending) -> Self {
         match ending {
             Ending::Expired => Self::Expired,
-            Ending::Closed | Ending::Restored { .. } => Self::Closed,
+            Ending::Closed | Ending::Restored { .. } | Ending::CleanedUp => Self::Closed,
         }
     }
 }
@@ -85,6 +86,8 @@ struct Claim {
     /// What was parked. A client that came back has a newer one, and then this claim is void.
     generation: Generation,
     parked_at: Timestamp,
+    /// Set for what was there before the server: the deadline that it has if nobody decides.
+    otherwise: Option<Timestamp>,
 }
 
 /// What became of a clean-up.
@@ -97,10 +100,15 @@ pub enum CleanedUp {
 }
 
 impl Cleanup {
-    pub(crate) fn new(shared: Arc<Shared>, record: &Record, parked_at: Timestamp) -> Self {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        record: &Record,
+        parked_at: Timestamp,
+        otherwise: Option<Timestamp>,
+    ) -> Self {
         let (session, generation) = (record.id().clone(), record.generation);
         shared.claims.lock().insert(session.clone(), generation);
-        Self { claim: Some(Claim { shared, session, generation, parked_at }) }
+        Self { claim: Some(Claim { shared, session, generation, parked_at, otherwise }) }
     }
 
     /// The session it is for.
@@ -155,7 +163,7 @@ impl Drop for Cleanup {
 impl Claim {
     async fn end(&self) -> Result<CleanedUp, Unavailable> {
         let end = End {
-            ending: Ending::Closed,
+            ending: Ending::CleanedUp,
             only_parked: Some(self.generation),
             only_due: false,
             remember_for: self.shared.settings.remember_for(),
@@ -186,12 +194,15 @@ impl Claim {
     async fn fall_back(&self) -> Result<(), Unavailable> {
         let Some(record) = self.record().await? else { return Ok(()) };
         let ttl = self.shared.settings.session.lifetime.idle_ttl();
-        self.keep_until(record.last_activity + ttl).await
+        self.keep_until(self.otherwise.unwrap_or(record.last_activity + ttl)).await
     }
 
     async fn keep_for(&self, delay: Duration) -> Result<(), Unavailable> {
         let longest = self.shared.settings.session.lifetime.session_ttl;
-        self.keep_until(self.parked_at + delay.min(longest)).await
+        let until = self.parked_at + delay.min(longest);
+        // Of what was there before the server nothing expires in its first minute.
+        let grace = self.otherwise.map(|_| self.parked_at + GRACE_AFTER_START);
+        self.keep_until(until.max(grace.unwrap_or_default())).await
     }
 
     async fn keep_until(&self, until: Timestamp) -> Result<(), Unavailable> {

@@ -41,6 +41,7 @@
 mod access;
 mod agent;
 pub mod agents;
+mod asking;
 mod attachment;
 mod child;
 mod clock;

@@ -33,7 +33,7 @@ use crate::service::WeakService;
 use crate::shared::{Agents, Drivers, Shared};
 use crate::tasks::Tasks;
 use crate::watch::{Watch, Watches};
-use crate::{random, reaper};
+use crate::{asking, random, reaper};
 
 /// How long drivers, agents and hooks have to end when the server is closed.
 const LAST_CALLS: Duration = Duration::from_secs(5);
@@ -184,6 +184,10 @@ impl Builder {
             service: OnceLock::new(),
         });
         shared.tasks.spawn(reaper::run(Arc::clone(&shared)));
+        let parked = shared.store.parked_at_start();
+        if shared.hook.is_some() && !parked.is_empty() {
+            shared.tasks.spawn(asking::ask_after_start(Arc::clone(&shared), parked));
+        }
         let last = Arc::new(StopWhenDropped(Arc::clone(&shared)));
         Ok(Sessions { shared, _last: last })
     }
@@ -331,17 +335,22 @@ impl Sessions {
     }
 
     /// Goes on from a snapshot. The session that it was taken of ends where it still lived: whoever is
-    /// attached there is told, its agent stops.
+    /// attached there is superseded, its agent stops.
     pub async fn restore(&self, restore: Restore<Body>) -> Result<Record, Failure<RestoreRefused>> {
         let (from, now) = (restore.from.clone(), restore.now);
         let made = restore.create.about.id.clone();
         let forget_at = now + restore.remember_for;
+        let lived = self.shared.store.session(&from).await?.is_some_and(|old| old.is_active());
         let record = self.shared.store.restore(restore).await?;
         self.shared.deadline_set(record.expires_at.min(forget_at));
         if made == *record.id() {
+            let old = self.shared.store.session(&from).await?;
+            if let Some(old) = old.filter(|_| lived) {
+                self.shared.happened(Lifecycle::Closed, &old);
+            }
             self.shared.happened(Lifecycle::Restored, &record);
         }
-        self.shared.tell_ended(&from).await;
+        self.shared.tell_driver(&from, Input::Replaced).await;
         Ok(record)
     }
 

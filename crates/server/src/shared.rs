@@ -137,14 +137,14 @@ impl Shared {
         let record = self.store.end(id, end).await?;
         self.happened(what, &record);
         self.deadline_set(forget_at);
-        self.tell_ended(id).await;
+        self.tell_driver(id, Input::Ended { by: None }).await;
         Ok(record)
     }
 
-    /// Tells a session's driver, if it has one, and whoever watches that it has ended.
-    pub(crate) async fn tell_ended(&self, id: &SessionId) {
+    /// Tells a session's driver, if it has one, how the session has ended; wakes whoever watches it.
+    pub(crate) async fn tell_driver(&self, id: &SessionId, end: Input) {
         if let Some(driver) = self.drivers.get(id) {
-            let _ = driver.send(Command::Input(Input::Ended { by: None })).await;
+            let _ = driver.send(Command::Input(end)).await;
         }
         self.watches.stir(id);
     }

@@ -97,7 +97,8 @@ async fn after_a_kill_the_next_child_has_the_state_and_only_the_messages_it_does
 async fn a_child_that_never_names_an_entry_gets_only_the_newest_again() {
     let puppet = Puppet::new();
     let world = world_of(&puppet).await;
-    for message in ["one", "two", "three"] {
+    world.tell(json!({"print": [{"event": "agent.awake"}]})).await;
+    for message in ["two", "three"] {
         world.tell(json!(message)).await;
     }
     until(async || world.record().await.covered.get() == 2).await;

@@ -29,7 +29,7 @@ async fn a_cleanup_that_is_run_ends_the_session() {
     let cleanup = disconnect(&world, &mut cleanups).await;
     assert_eq!(cleanup.session(), Some(&world.id));
     assert_eq!(cleanup.run().await.unwrap(), CleanedUp::Ended);
-    assert_eq!(world.ending().await, Some(Ending::Closed));
+    assert_eq!(world.ending().await, Some(Ending::CleanedUp));
 }
 
 #[tokio::test(start_paused = true)]
@@ -61,7 +61,7 @@ async fn a_cleanup_on_a_condition_waits_for_it() {
     assert!(world.is_parked().await);
     fulfil.send(()).unwrap();
     assert_eq!(waiting.await.unwrap().unwrap(), CleanedUp::Ended);
-    assert_eq!(world.ending().await, Some(Ending::Closed));
+    assert_eq!(world.ending().await, Some(Ending::CleanedUp));
 }
 
 #[tokio::test(start_paused = true)]

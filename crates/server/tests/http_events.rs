@@ -172,6 +172,18 @@ async fn a_stream_that_was_cut_goes_on_after_the_last_event_id() {
 }
 
 #[tokio::test]
+async fn to_an_observer_all_that_is_missing_is_lost_since_no_state_follows() {
+    let web = small().await;
+    let (id, _) = web.create().await;
+    web.publish(&id, ticks(9)).await;
+    web.publish(&id, json!({ "event": "tick", "state": { "stage": "all of it" } })).await;
+    let page = web.get(&format!("{}?after=2", events(&id))).send().await.expect(200);
+    assert_eq!(page["gap"]["lost"], json!({ "from": 3, "to": 7 }));
+    let mut stream = web.get(&format!("{}?after=2", events(&id))).stream().await;
+    assert_eq!(stream.next().await.unwrap().data["lost"], json!({ "from": 3, "to": 7 }));
+}
+
+#[tokio::test]
 async fn a_stream_tells_of_a_gap_and_a_reader_that_knows_of_it_is_not_told_again() {
     let web = small().await;
     let (id, _) = web.create().await;

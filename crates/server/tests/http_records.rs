@@ -15,11 +15,12 @@ use rejoin::store::MemoryStore;
 use rejoin::web::WebSettings;
 use serde_json::{Value, json};
 
-const FIELDS: [&str; 14] = [
+const FIELDS: [&str; 15] = [
     "attached",
     "buffered",
     "client",
     "created_at",
+    "ended_reason",
     "expires_at",
     "generation",
     "last_acked_seq",

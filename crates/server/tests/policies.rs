@@ -12,7 +12,7 @@ async fn immediate_ends_the_session_with_its_connection() {
     let reader = world.attach().await;
     reader.send("m1", "work").await.unwrap();
     drop(reader);
-    assert_eq!(world.ended().await, Ending::Closed);
+    assert_eq!(world.ended().await, Ending::CleanedUp);
     world.quiet().await;
 }
 
@@ -31,7 +31,21 @@ async fn ttl_keeps_the_session_for_as_long() {
 async fn while_pending_ends_a_session_without_work_at_once() {
     let world = world_with(policy(WhilePending, None), |b| b).await;
     drop(world.attach().await);
-    assert_eq!(world.ended().await, Ending::Closed);
+    assert_eq!(world.ended().await, Ending::CleanedUp);
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_pending_ends_a_session_in_the_same_way_once_its_work_is_done() {
+    let world = world_with(policy(WhilePending, None), |b| b).await;
+    let reader = world.attach().await;
+    reader.send("m1", "work").await.unwrap();
+    drop(reader);
+    world.parked().await;
+    pass(HOUR).await;
+    world.cover(1).await;
+    assert_eq!(world.ended().await, Ending::CleanedUp);
+    let record = world.record().await;
+    assert!(record.expires_at <= world.sessions.clock().now(), "its time is not to come");
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,7 +12,7 @@ use rejoin_core::state::{
     Detach, End, EndRefused, Enter, EnterRefused, Entered, Keep, LeaseHeld, NewToken, Renew,
     RenewRefused, Renewed, Restore, RestoreRefused, SessionOver, Stale, TakeLease,
 };
-use rejoin_core::{InSeq, Principal, Seq, SessionId, Term, Timestamp};
+use rejoin_core::{Generation, InSeq, Principal, Seq, SessionId, Term, Timestamp};
 
 use crate::audit::{AuditPage, AuditQuery, AuditRecord};
 use crate::measure::Measurements;
@@ -58,6 +58,12 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Sessions whose time has come by `now` (see [`Record::due_at`]), soonest first, and when the
     /// next one's will.
     async fn due(&self, now: Timestamp, limit: usize) -> Result<Due, Unavailable>;
+
+    /// Sessions whose client was attached when the process before this one ended. They are parked now,
+    /// and nobody was told. Whoever asks is to tell: the second time there are none.
+    fn parked_at_start(&self) -> Vec<Parked> {
+        Vec::new()
+    }
 
     /// Attaches a client: the generation goes up by one.
     async fn attach(
@@ -211,6 +217,15 @@ pub struct Due {
     pub records: Vec<Record>,
     /// When the next one's time comes.
     pub next: Option<Timestamp>,
+}
+
+/// A session that was parked because the process that served its client ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parked {
+    /// Which.
+    pub id: SessionId,
+    /// The generation of that client.
+    pub generation: Generation,
 }
 
 /// How much to read at once. At least one event is read, however large.

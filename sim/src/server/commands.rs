@@ -158,11 +158,13 @@ impl Server {
         let restore = Restore {
             from: facts.session_id.clone(),
             create: new_session(new, end.principal.clone(), around),
+            epoch: facts.epoch,
             seq: facts.seq,
             in_seq: facts.in_seq,
             taken_at: facts.taken_at,
             state: NewSnapshot { size, body: opened.content.into() },
             last_seq: Some(last_seq),
+            takeover: Takeover::Replace,
             remember_for: STATE_TTL,
             now: around.now,
         };

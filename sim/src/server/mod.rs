@@ -171,12 +171,15 @@ impl Server {
                         end.token = None;
                     }
                     if record.id() != id {
-                        self.feed(id, Input::Ended { by: None }, around);
+                        self.feed(id, Input::Replaced, around);
                     }
                     self.attach(connection, &record, around);
                 }
                 Err(rejoin_core::state::RestoreRefused::Superseded) => {
                     self.refuse(connection, ErrorCode::StateSuperseded);
+                }
+                Err(rejoin_core::state::RestoreRefused::AlreadyAttached { .. }) => {
+                    self.refuse(connection, ErrorCode::SessionAlreadyActive);
                 }
                 Err(rejoin_core::state::RestoreRefused::Implausible { .. }) => {
                     self.refuse(connection, ErrorCode::InvalidMessage);

@@ -46,9 +46,9 @@ impl Server {
                 let code = match refused {
                     AttachRefused::Foreign => ErrorCode::SessionNotFound,
                     AttachRefused::Ended(Ending::Expired) => ErrorCode::SessionExpired,
-                    AttachRefused::Ended(Ending::Closed | Ending::Restored { .. }) => {
-                        ErrorCode::SessionClosed
-                    }
+                    AttachRefused::Ended(
+                        Ending::Closed | Ending::Restored { .. } | Ending::CleanedUp,
+                    ) => ErrorCode::SessionClosed,
                     AttachRefused::AlreadyAttached => ErrorCode::SessionAlreadyActive,
                     AttachRefused::Token(_) => ErrorCode::TokenInvalid,
                 };

@@ -15,6 +15,9 @@ use super::out::tame;
 pub(crate) struct Record {
     pub(crate) session_id: String,
     pub(crate) status: String,
+    /// Why it goes on no longer; servers before it was told do not say.
+    #[serde(default)]
+    pub(crate) ended_reason: Option<String>,
     pub(crate) attached: bool,
     pub(crate) transport: Option<String>,
     pub(crate) client: Value,

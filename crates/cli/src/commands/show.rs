@@ -51,9 +51,10 @@ fn read<T: serde::de::DeserializeOwned>(json: &RawValue, api: &Api) -> Result<T,
 }
 
 fn about(record: &Record, health: Option<&Health>, out: &Out) -> Result<(), Failure> {
-    let status = match record.is_active() {
-        true => format!("active, {}", record.standing()),
-        false => tame(&record.status),
+    let status = match &record.ended_reason {
+        _ if record.is_active() => format!("active, {}", record.standing()),
+        Some(reason) if *reason != record.status => tame(&format!("{}, {reason}", record.status)),
+        Some(_) | None => tame(&record.status),
     };
     let over = record.transport.as_deref().map_or_else(String::new, |over| format!(" over {over}"));
     let mut fields = vec![

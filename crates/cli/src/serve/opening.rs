@@ -110,8 +110,8 @@ fn tell(report: &OpenReport) {
              the gap, and the damaged files are kept"
         );
     }
-    if report.parked > 0 {
-        tracing::info!(sessions = report.parked, "parked: their clients may come back");
+    if !report.parked.is_empty() {
+        tracing::info!(sessions = report.parked.len(), "parked: their clients may come back");
     }
 }
 

@@ -29,6 +29,10 @@ use self::visitor::{Planted, Testimony, Visitor, record};
 const SESSIONS: u64 = 200;
 const KILLS: u64 = 10;
 
+/// How often each client must have been attached for the run to show anything. On a machine with other
+/// work they are back five times between all the kills, else more than ten.
+const TIMES_BACK: u64 = 3;
+
 /// How long a client may take to catch up once the faults have stopped, on a machine with other work.
 const TO_CATCH_UP: Duration = Duration::from_secs(90);
 
@@ -74,7 +78,7 @@ async fn nothing_is_lost_doubled_or_reordered_while_networks_break_and_servers_d
     let memory = server.resident_mebibytes();
     let tally = judge_all(testimonies, &server).await;
     say(&format!("{tally:?}, caught up in {caught_up:?}, server {memory} MiB"));
-    assert!(tally.attached > SESSIONS * 5, "seed {seed}: the network was kind");
+    assert!(tally.attached > SESSIONS * TIMES_BACK, "seed {seed}: the network was kind");
     assert!(memory < MAX_MEBIBYTES, "seed {seed}: the server uses {memory} MiB");
 }
 

@@ -45,7 +45,7 @@ impl ServerProcess {
         let mut command = Command::from(rejoin());
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.arg("serve").arg("--listen").arg(self.address.to_string());
-        command.arg("--data-dir").arg(self.home.path().join("data"));
+        command.arg("--data-dir").arg(self.data());
         command.arg("--config").arg(self.home.path().join("rejoin.toml"));
         command.args(&self.arguments);
         let log = fs::File::options().create(true).append(true).open(self.log_file()).unwrap();
@@ -94,6 +94,11 @@ impl ServerProcess {
     /// What it has logged so far.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.log_file()).unwrap_or_default()
+    }
+
+    /// Where its data is.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.home.path().join("data")
     }
 
     fn log_file(&self) -> PathBuf {

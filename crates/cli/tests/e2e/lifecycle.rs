@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use rejoin_core::Timestamp;
 use serde_json::{Value, json};
 
 use crate::support::client::seqs;
@@ -80,8 +81,8 @@ async fn immediate_ends_a_session_with_its_connection_even_with_work_under_way()
     let gate = server.puppet.gate("never");
     client.tell(&id, json!({ "wait": gate.path(), "count": 1 })).await;
     drop(client);
-    let code = over(&server, &id).await;
-    assert!(["SESSION_EXPIRED", "SESSION_INACTIVE"].contains(&code.as_str()), "{code}");
+    assert_eq!(over(&server, &id).await, "SESSION_INACTIVE");
+    assert_eq!(server.record(&id).await["ended_reason"], "policy");
 }
 
 #[tokio::test]
@@ -102,6 +103,19 @@ async fn while_pending_keeps_a_session_as_long_as_it_has_work() {
     drop(client);
     gate.open();
     over(&server, &busy).await;
+    // However long it took, it is the policy that has ended them, and their time is not to come.
+    for id in [idle, busy] {
+        let record = server.record(&id).await;
+        let how = (&record["status"], &record["ended_reason"]);
+        assert_eq!(how, (&json!("closed"), &json!("policy")), "{record}");
+        assert!(record["expires_at"].as_str() <= Some(&now()), "{record}");
+    }
+}
+
+/// Now, as records have it.
+fn now() -> String {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    Timestamp::from_millis(since.as_millis() as u64 + 1).to_string()
 }
 
 #[tokio::test]

@@ -1,24 +1,11 @@
 //! `user.reconnect_with_state` with a sealed state: going on from a snapshot.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::support::client::seqs;
-use crate::support::{Client, Cut, Server, text, until};
+use crate::support::{Cut, Server, text, until};
 
 const QUIET: &str = "--auto-export-interval=1h";
-
-/// Has the agent store a state with its `count`th event and returns an export of it.
-async fn checkpoint(client: &mut Client, id: &str, count: u64, step: u64) -> Value {
-    let state = json!({ "stage": "solving", "current_step": step, "notes": ["kept"] });
-    client.tell(id, json!({ "count": count, "state": state })).await;
-    for _ in 0..count {
-        client.until("agent.thinking").await;
-    }
-    client.settled().await; // an export that comes by itself is out of the way
-    let exported = client.export(id, json!({})).await;
-    assert_eq!(exported["metadata"]["session_state"]["current_step"], step);
-    exported["metadata"]["signed_state"].clone()
-}
 
 both_ways!(
     a_session_that_lives_goes_on_in_a_new_one_as_it_is_now,
@@ -34,7 +21,7 @@ async fn a_session_that_lives_goes_on_in_a_new_one_as_it_is_now(cut: Cut) {
     let mut client = server.connect().await;
     let created = client.created().await;
     let (id, epoch) = (text(&created["session_id"]), &created["metadata"]["epoch"]);
-    let sealed = checkpoint(&mut client, &id, 3, 5).await;
+    let sealed = client.checkpoint(&id, 3, 5).await;
     // Work goes on after the snapshot.
     client
         .tell(&id, json!({ "count": 2, "state": { "stage": "writing", "current_step": 6 } }))
@@ -77,7 +64,7 @@ async fn repeating_a_restore_comes_back_to_the_same_session(cut: Cut) {
     let mut server = Server::start(&[QUIET]).await;
     let mut client = server.connect().await;
     let id = client.create().await;
-    let sealed = checkpoint(&mut client, &id, 2, 1).await;
+    let sealed = client.checkpoint(&id, 2, 1).await;
     server.cut(client, cut).await;
     let mut first = server.connect().await;
     let new = text(&first.restore(&sealed, json!({ "last_seq": 2 })).await["session_id"]);
@@ -99,8 +86,8 @@ async fn two_devices_with_different_snapshots_meet_in_one_session(cut: Cut) {
     let mut server = Server::start(&[QUIET]).await;
     let mut client = server.connect().await;
     let id = client.create().await;
-    let older = checkpoint(&mut client, &id, 2, 1).await;
-    let newer = checkpoint(&mut client, &id, 2, 2).await;
+    let older = client.checkpoint(&id, 2, 1).await;
+    let newer = client.checkpoint(&id, 2, 2).await;
     server.cut(client, cut).await;
     let mut phone = server.connect().await;
     let new = text(&phone.restore(&older, json!({ "last_seq": 2 })).await["session_id"]);
@@ -125,7 +112,7 @@ async fn messages_that_the_state_does_not_cover_go_along(cut: Cut) {
     let mut server = Server::start(&[QUIET]).await;
     let mut client = server.connect().await;
     let id = client.create().await;
-    let sealed = checkpoint(&mut client, &id, 1, 1).await;
+    let sealed = client.checkpoint(&id, 1, 1).await;
     let gate = server.puppet.gate("go");
     client.tell(&id, json!({ "wait": gate.path(), "say": [{ "event": "agent.answer" }] })).await;
     server.puppet.until_heard(&["session.start", "user.message 1", "user.message 2"]).await;
@@ -135,12 +122,13 @@ async fn messages_that_the_state_does_not_cover_go_along(cut: Cut) {
     gate.open();
     let answer = client.until("agent.answer").await;
     assert_eq!((&answer["seq"], &answer["session_id"]), (&json!(2), &json!(new)));
-    let told = server.puppet.told();
-    let last_start = told.iter().rposition(|line| line["event"] == "session.start").unwrap();
-    assert_eq!(told[last_start]["session_id"], new.as_str());
-    assert_eq!(told[last_start]["content"]["state"]["current_step"], 1);
-    assert_eq!(told[last_start]["content"]["in_seq"], 1);
-    assert_eq!(told[last_start + 1]["in_seq"], 2);
+    // The old session's agent may come to read what it was told only now.
+    let mut told = server.puppet.told();
+    told.retain(|line| line["session_id"] == new.as_str());
+    assert_eq!(told[0]["event"], "session.start");
+    assert_eq!(told[0]["content"]["state"]["current_step"], 1);
+    assert_eq!(told[0]["content"]["in_seq"], 1);
+    assert_eq!(told[1]["in_seq"], 2);
 }
 
 async fn message_ids_go_along(cut: Cut) {
@@ -167,7 +155,7 @@ async fn a_session_ended_by_its_user_does_not_come_back(cut: Cut) {
     let mut server = Server::start(&[QUIET]).await;
     let mut client = server.connect().await;
     let id = client.create().await;
-    let sealed = checkpoint(&mut client, &id, 1, 1).await;
+    let sealed = client.checkpoint(&id, 1, 1).await;
     client.end(&id).await;
     server.cut(client, cut).await;
     let mut client = server.connect().await;
@@ -180,7 +168,7 @@ async fn a_line_whose_newer_session_has_ended_does_not_come_back() {
     let server = Server::start(&[QUIET]).await;
     let mut client = server.connect().await;
     let id = client.create().await;
-    let sealed = checkpoint(&mut client, &id, 1, 1).await;
+    let sealed = client.checkpoint(&id, 1, 1).await;
     let new = text(&client.restore(&sealed, json!({ "last_seq": 1 })).await["session_id"]);
     client.notice("replay_complete").await;
     client.end(&new).await;
@@ -193,7 +181,7 @@ async fn an_expired_session_goes_on_from_the_state_alone() {
     let server = Server::start(&["--disconnect-ttl=1ms", QUIET]).await;
     let mut client = server.connect().await;
     let id = client.create().await;
-    let sealed = checkpoint(&mut client, &id, 4, 7).await;
+    let sealed = client.checkpoint(&id, 4, 7).await;
     drop(client);
     server.expired(&id).await;
     let mut client = server.connect().await;
@@ -222,7 +210,7 @@ async fn what_the_client_has_seen_beyond_the_state_is_believed() {
     let server = Server::start(&["--disconnect-ttl=1ms", QUIET]).await;
     let mut client = server.connect().await;
     let id = client.create().await;
-    let sealed = checkpoint(&mut client, &id, 2, 1).await;
+    let sealed = client.checkpoint(&id, 2, 1).await;
     drop(client);
     server.expired(&id).await;
     let mut client = server.connect().await;
@@ -240,7 +228,7 @@ async fn without_last_seq_it_goes_on_after_the_last_ack() {
     let server = Server::start(&[QUIET]).await;
     let mut client = server.connect().await;
     let id = client.create().await;
-    let sealed = checkpoint(&mut client, &id, 5, 1).await;
+    let sealed = client.checkpoint(&id, 5, 1).await;
     client.ack(&id, 3).await;
     until("the ack is stored", async || {
         server.http("GET", &format!("/api/sessions/{id}")).await.contains(r#""last_acked_seq":3"#)
@@ -256,7 +244,7 @@ async fn evicted_events_are_told_in_a_restore_as_well() {
     let server = Server::start(&[QUIET, "--buffer-size=3"]).await;
     let mut client = server.connect().await;
     let id = client.create().await;
-    let sealed = checkpoint(&mut client, &id, 2, 1).await;
+    let sealed = client.checkpoint(&id, 2, 1).await;
     client.tell(&id, json!({ "count": 6 })).await;
     client.until_seq(8).await;
     let mut client = server.connect().await;
@@ -273,7 +261,7 @@ async fn an_expired_state_is_refused() {
     let server = Server::start(&["--state-ttl=1s", QUIET]).await;
     let mut client = server.connect().await;
     let id = client.create().await;
-    let sealed = checkpoint(&mut client, &id, 1, 1).await;
+    let sealed = client.checkpoint(&id, 1, 1).await;
     // Nothing reports that a second has passed.
     tokio::time::sleep(std::time::Duration::from_millis(1_300)).await;
     client.ask_restore(&sealed, json!({ "last_seq": 1 })).await;
@@ -287,7 +275,7 @@ async fn a_state_changed_in_a_bit_is_refused_and_the_session_goes_on() {
     let server = Server::start(&[QUIET]).await;
     let mut client = server.connect().await;
     let id = client.create().await;
-    let sealed = text(&checkpoint(&mut client, &id, 1, 1).await);
+    let sealed = text(&client.checkpoint(&id, 1, 1).await);
     let mut forged = vec![
         String::new(),
         "eyJhbGciOi".into(),
@@ -316,7 +304,7 @@ async fn a_state_of_another_principal_or_server_is_refused() {
     let server = Server::start_with_keys(&[QUIET], &["alice", "bob"]).await;
     let mut alice = server.connect_as("alice").await;
     let id = alice.create().await;
-    let sealed = checkpoint(&mut alice, &id, 1, 1).await;
+    let sealed = alice.checkpoint(&id, 1, 1).await;
     let mut bob = server.connect_as("bob").await;
     bob.ask_restore(&sealed, json!({ "last_seq": 1 })).await;
     bob.error("STATE_VERIFICATION_FAILED").await;
@@ -332,7 +320,7 @@ async fn a_restore_can_be_asked_in_batches() {
     let server = Server::start(&[QUIET]).await;
     let mut client = server.connect().await;
     let id = client.create().await;
-    let sealed = checkpoint(&mut client, &id, 3, 1).await;
+    let sealed = client.checkpoint(&id, 3, 1).await;
     client.thoughts(&id, 4).await;
     let restored = client.restore(&sealed, json!({ "last_seq": 3, "batch": true })).await;
     let batch = client.notice("replay").await;

@@ -64,6 +64,58 @@ async fn every_attempt_leaves_one_record_with_its_true_reason() {
 }
 
 #[tokio::test]
+async fn a_restore_that_fails_is_recorded_under_the_session_it_names_or_under_none() {
+    let server = Server::start(&["--state-ttl=1s", "--auto-export-interval=1h"]).await;
+    let mut client = server.connect().await;
+    let id = client.create().await;
+    let sealed = client.checkpoint(&id, 1, 1).await;
+    client.ask_restore(&json!("v1.x.y"), json!({})).await;
+    client.error("STATE_VERIFICATION_FAILED").await;
+    // Nothing reports that a second has passed.
+    tokio::time::sleep(std::time::Duration::from_millis(1_100)).await;
+    client.ask_restore(&sealed, json!({})).await;
+    client.error("STATE_EXPIRED").await;
+    let records = server.get("/api/audit").await["records"].clone();
+    let of = |index: usize| (&records[index]["session_id"], &records[index]["reason"]);
+    assert_eq!(of(0), (&json!(id), &json!("token_expired")));
+    assert_eq!(of(1), (&Value::Null, &json!("invalid_token")));
+    let own = server.get(&format!("/api/audit?session_id={id}")).await;
+    assert_eq!(own["records"].as_array().map(Vec::len), Some(1));
+}
+
+#[tokio::test]
+async fn a_refused_takeover_is_recorded_as_what_it_is() {
+    let server = Server::start(&["--takeover=reject"]).await;
+    let id = {
+        let mut client = server.connect().await;
+        let id = client.create().await;
+        let mut other = server.connect().await;
+        other.ask_back(&id, json!({})).await;
+        other.error("SESSION_ALREADY_ACTIVE").await;
+        id
+    };
+    let records = server.get(&format!("/api/audit?session_id={id}")).await["records"].clone();
+    assert_eq!(records[0]["reason"], "session_already_active");
+    assert_eq!(records[0]["success"], false);
+}
+
+#[tokio::test]
+async fn what_was_evicted_or_never_was_does_not_count_as_unacked() {
+    let server = Server::start(&["--buffer-size=3", "--auto-export-interval=1h"]).await;
+    let mut client = server.connect().await;
+    let id = client.create().await;
+    client.tell(&id, json!({ "count": 8 })).await;
+    client.until_seq(8).await;
+    let health = server.get(&format!("/api/sessions/{id}/health")).await;
+    assert_eq!((&health["buffer_size"], &health["unacked_events"]), (&json!(3), &json!(3)));
+    let sealed = client.checkpoint(&id, 1, 1).await;
+    let restored = client.restore(&sealed, json!({ "last_seq": 1_000 })).await;
+    let new = text(&restored["session_id"]);
+    let health = server.get(&format!("/api/sessions/{new}/health")).await;
+    assert_eq!((&health["buffer_size"], &health["unacked_events"]), (&json!(0), &json!(0)));
+}
+
+#[tokio::test]
 async fn a_session_made_by_a_backend_can_be_come_back_to() {
     let server = Server::start(&["--takeover=reject"]).await;
     let made = body(&server.http("POST", "/api/sessions").await, 201);

@@ -12,16 +12,17 @@ fn token(confirmed: &Value) -> Value {
     confirmed["metadata"]["reconnect_token"].clone()
 }
 
+/// What a part of a token says.
+fn part(token: &Value, index: usize) -> Value {
+    let bytes = BASE64.decode(text(token).split('.').nth(index).unwrap()).unwrap();
+    serde_json::from_slice(&bytes).unwrap()
+}
+
 #[tokio::test]
 async fn a_token_is_a_jwt_with_the_claims_of_the_protocol() {
     let server = Server::start(&["--token-ttl=10m"]).await;
     let created = server.connect().await.created().await;
-    let jwt = text(&token(&created));
-    let part = |index: usize| -> Value {
-        let bytes = BASE64.decode(jwt.split('.').nth(index).unwrap()).unwrap();
-        serde_json::from_slice(&bytes).unwrap()
-    };
-    let (header, claims) = (part(0), part(1));
+    let (header, claims) = (part(&token(&created), 0), part(&token(&created), 1));
     assert_eq!(header["alg"], "HS256");
     assert!(header["kid"].is_string());
     assert_eq!(claims["session_id"], created["session_id"]);
@@ -50,6 +51,7 @@ async fn a_token_works_once_and_brings_the_next(cut: Cut) {
         assert_eq!(confirmed["metadata"]["generation"], generation);
         assert_ne!(token(&confirmed), next);
         next = token(&confirmed);
+        assert_eq!(part(&next, 1)["generation"], generation, "it is of the attach that brought it");
     }
 }
 

@@ -4,6 +4,7 @@ use super::{Output, Session, Tell};
 use crate::codes::CloseCode;
 use crate::ids::AttachmentId;
 use crate::lifetime::Verdict;
+use crate::limits;
 use crate::position::{Generation, Seq};
 use crate::record::{Record, SnapshotMark};
 use crate::resume::{self, Asked, Gap, Resume};
@@ -97,13 +98,14 @@ impl Session {
                 return self.leave(attachment, LeaveReason::Refused);
             }
         };
-        if attached.record.generation < self.record.generation {
-            // Another one attached after it and was heard of first: this one is history already.
+        if self.ended || attached.record.generation < self.record.generation {
+            // Another one attached after it, or replaced the session, and was heard of first: this one
+            // is history already.
             self.attachments.remove(&attachment);
             return self.supersede(attachment);
         }
         self.note(&attached.record);
-        self.supersede_older(attached.record.generation);
+        self.supersede_where(|generation| generation < attached.record.generation);
         match self.attachments.get_mut(&attachment) {
             Some(waiting) => waiting.generation = Some(attached.record.generation),
             // It left before the store answered; its generation leaves with it.
@@ -164,7 +166,7 @@ impl Session {
         }
         let then = self.settings.lifetime.on_detach(&self.record, now);
         let keep_for = match then {
-            Verdict::End => std::time::Duration::ZERO,
+            Verdict::End => limits::END_FOLLOWS,
             Verdict::KeepUntil(until) => until.since(now),
         };
         self.record.attached = None;
@@ -173,10 +175,10 @@ impl Session {
         self.emit(Output::Detach { detach: Detach { generation, keep_for, now }, then });
     }
 
-    /// Closes every client that is attached under an older generation.
-    fn supersede_older(&mut self, generation: Generation) {
-        let older = |client: &Attachment| client.generation.is_some_and(|g| g < generation);
-        let ids = self.attachments.iter().filter(|(_, c)| older(c)).map(|(id, _)| *id);
+    /// Closes every client that is attached under such a generation.
+    pub(super) fn supersede_where(&mut self, is_history: impl Fn(Generation) -> bool) {
+        let goes = |client: &Attachment| client.generation.is_some_and(&is_history);
+        let ids = self.attachments.iter().filter(|(_, c)| goes(c)).map(|(id, _)| *id);
         for id in ids.collect::<Vec<_>>() {
             self.attachments.remove(&id);
             self.supersede(id);

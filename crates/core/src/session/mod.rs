@@ -158,6 +158,8 @@ pub enum Input {
         /// Who ended it.
         by: Option<AttachmentId>,
     },
+    /// A snapshot of the session was restored, and another one goes on in its place.
+    Replaced,
     /// The server is going down and will be back.
     Drain,
     /// Time has passed.
@@ -397,6 +399,7 @@ impl Session {
             Input::Publish { ticket, publication } => self.on_publish(ticket, *publication, now),
             Input::Appended(answer) => self.on_appended(answer, now),
             Input::Ended { by } => self.on_ended(by),
+            Input::Replaced => self.on_replaced(),
             Input::Drain => self.on_drain(),
             Input::Tick => self.on_tick(now),
         }
@@ -451,6 +454,14 @@ impl Session {
                 self.leave(attachment, LeaveReason::Closed(CloseCode::SessionEnded));
             }
         }
+        self.emit(Output::StopAgent);
+    }
+
+    /// Another session goes on in this one's place: to its clients that is what a later connection is.
+    /// Whoever the store has not answered yet will be told by that answer.
+    fn on_replaced(&mut self) {
+        self.ended = true;
+        self.supersede_where(|_| true);
         self.emit(Output::StopAgent);
     }
 

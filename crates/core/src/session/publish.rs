@@ -91,6 +91,8 @@ struct Running {
     handed: InSeq,
     /// The last entry it took from what it was handed.
     taken: InSeq,
+    /// Whether it has said anything. Until then nobody knows whether it has even begun to read.
+    spoken: bool,
     /// The entry after which more were asked for and have not come yet.
     asked: Option<InSeq>,
 }
@@ -168,17 +170,26 @@ impl Session {
     pub(super) fn on_agent_ready(&mut self, covering: Covering) {
         let covering = if self.record.named { Covering::Named } else { covering };
         let handed = self.record.covered;
-        self.agent.running = Some(Running { covering, handed, taken: handed, asked: None });
+        self.agent.running =
+            Some(Running { covering, handed, taken: handed, spoken: false, asked: None });
         self.ask_for_entries();
     }
 
-    /// An agent that never says what it has dealt with gets only the newest again after a crash, so
-    /// everything before that one is covered by taking it.
     pub(super) fn on_took(&mut self, in_seq: InSeq, now: Timestamp) {
         let Some(running) = &mut self.agent.running else { return };
         running.taken = running.taken.max(in_seq);
+        self.cover_taken(now);
+    }
+
+    /// An agent that never says what it has dealt with gets only the newest again after a crash, so
+    /// everything before that one is covered by taking it. For one that has said nothing yet that waits:
+    /// a child whose pipe was filled before it was awake, and that would have named its entries, has
+    /// taken nothing. Of one that stays silent only the last few are kept.
+    fn cover_taken(&mut self, now: Timestamp) {
+        let Some(running) = &self.agent.running else { return };
+        let kept = if running.spoken { 1 } else { limits::TAKEN_IN_SILENCE };
         if running.covering == Covering::Unknown {
-            self.cover_unnamed(in_seq.previous(), now);
+            self.cover_unnamed(InSeq::new(running.taken.get().saturating_sub(kept)), now);
         }
     }
 
@@ -222,12 +233,14 @@ impl Session {
         if let Some(refused) = refused {
             return self.emit(Output::Published { ticket, result: Err(refused) });
         }
-        if publication.in_seq.is_some()
-            && let Some(running) = &mut self.agent.running
-        {
-            running.covering = Covering::Named;
+        if let Some(running) = &mut self.agent.running {
+            running.spoken = true;
+            if publication.in_seq.is_some() {
+                running.covering = Covering::Named;
+            }
         }
         self.say(Some(ticket), publication, now);
+        self.cover_taken(now);
     }
 
     /// Covers entries without an event or a state.

@@ -107,8 +107,8 @@ impl<B> SessionState<B> {
         }
     }
 
-    /// Applies an [`End`]: both logs and the snapshot go. The numbering, the tokens' hashes and, if
-    /// its time ran out, the message ids stay until the session is forgotten.
+    /// Applies an [`End`]: both logs and the snapshot go. The numbering, the tokens' hashes and, unless
+    /// its user ended it, the message ids stay until the session is forgotten.
     pub fn end(&mut self, end: &End) -> Result<(), EndRefused> {
         if !self.is_active() {
             return Err(EndRefused::Already);
@@ -126,18 +126,24 @@ impl<B> SessionState<B> {
             return Err(EndRefused::NotDue(self.vitals.expires_at));
         }
         let forget_at = end.now + end.remember_for;
-        self.vitals.status = Status::Ended { ending: end.ending.clone(), at: end.now, forget_at };
-        self.vitals.attached = None;
-        self.vitals.lease = None;
+        self.close(end.ending.clone(), end.now, forget_at);
         let covered = self.inbox.covered();
         let contents = self.take_contents();
-        if end.ending == Ending::Expired {
+        if end.ending.is_restorable() {
             // A client may yet go on from a snapshot and send again what it got no answer for: what
             // was dealt with is known then, what went with the in log can be entered anew.
             self.seen = contents.seen;
             self.seen.forget_after(covered);
         }
         Ok(())
+    }
+
+    /// It is over; what is in it is left to the caller.
+    pub(super) fn close(&mut self, ending: Ending, at: Timestamp, forget_at: Timestamp) {
+        self.vitals.status = Status::Ended { ending, at, forget_at };
+        self.vitals.attached = None;
+        self.vitals.lease = None;
+        self.vitals.expires_at = self.vitals.expires_at.min(at);
     }
 
     /// Applies a [`Keep`].
@@ -170,6 +176,7 @@ impl<B> SessionState<B> {
         let (head, acked, in_head) = (self.out.head(), self.out.acked(), self.inbox.head());
         Contents {
             log: self.vitals.log,
+            ack_lost: self.vitals.ack_lost,
             named: self.vitals.named,
             out: std::mem::replace(&mut self.out, OutLog::starting_after(head, acked)),
             inbox: std::mem::replace(&mut self.inbox, Inbox::starting_after(in_head)),
@@ -182,6 +189,7 @@ impl<B> SessionState<B> {
     /// Goes on with what another session had.
     pub(super) fn put_contents(&mut self, contents: Contents<B>) {
         self.vitals.log = contents.log;
+        self.vitals.ack_lost = contents.ack_lost;
         self.vitals.named = contents.named;
         self.out = contents.out;
         self.inbox = contents.inbox;
@@ -194,6 +202,7 @@ impl<B> SessionState<B> {
 /// What is in a session, apart from the session.
 pub(super) struct Contents<B> {
     log: LogId,
+    ack_lost: bool,
     named: bool,
     out: OutLog<B>,
     inbox: Inbox<B>,

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::lifecycle::Contents;
-use super::{Create, End, NewSnapshot, SessionState, Snapshot};
+use super::{Create, End, NewSnapshot, SessionState, Snapshot, Takeover};
 use crate::ids::SessionId;
 use crate::limits;
-use crate::position::{InSeq, Seq};
+use crate::position::{Epoch, InSeq, Seq};
 use crate::record::{Ending, SnapshotMark, Status};
 use crate::time::Timestamp;
 
@@ -19,6 +19,8 @@ pub struct Restore<B> {
     pub from: SessionId,
     /// The session to make, if none of the line goes on already.
     pub create: Create,
+    /// The epoch that the snapshot's position counts in.
+    pub epoch: Epoch,
     /// The out position the snapshot stands for.
     pub seq: Seq,
     /// The entries it covers.
@@ -29,6 +31,8 @@ pub struct Restore<B> {
     pub state: NewSnapshot<B>,
     /// The last event the client says it has.
     pub last_seq: Option<Seq>,
+    /// What becomes of somebody who is attached where the line goes on.
+    pub takeover: Takeover,
     /// How long the old session is remembered, so that its other snapshots find their way.
     pub remember_for: Duration,
     /// Now.
@@ -50,6 +54,12 @@ pub enum RestoreRefused {
     /// Its session was ended by its user, or a newer one was restored from its line and is gone.
     #[error("the snapshot's session was ended, or a newer one took its place and has ended since")]
     Superseded,
+    /// Somebody is attached where the line goes on, and the later one does not win.
+    #[error("another connection is attached to session {session}")]
+    AlreadyAttached {
+        /// Where.
+        session: SessionId,
+    },
     /// The client claims to have seen more than can be true.
     #[error("last_seq {claimed} lies too far beyond the snapshot's {seq}")]
     Implausible {
@@ -88,7 +98,9 @@ pub fn restore<B>(
     sessions: &mut impl Sessions<B>,
 ) -> Result<Restored<B>, RestoreRefused> {
     check_claim(&restore)?;
-    match line_end(&restore.from, restore.now, sessions) {
+    let end = line_end(&restore.from, restore.now, sessions);
+    check_takeover(&restore, &end, sessions)?;
+    match end {
         LineEnd::Closed => Err(RestoreRefused::Superseded),
         LineEnd::Active(id) if id != restore.from => Ok(Restored::Joined(id)),
         LineEnd::Gone(id) if id != restore.from => Err(RestoreRefused::Superseded),
@@ -107,6 +119,21 @@ fn check_claim<B>(restore: &Restore<B>) -> Result<(), RestoreRefused> {
     Ok(())
 }
 
+fn check_takeover<B>(
+    restore: &Restore<B>,
+    end: &LineEnd,
+    sessions: &mut impl Sessions<B>,
+) -> Result<(), RestoreRefused> {
+    let LineEnd::Active(id) = end else { return Ok(()) };
+    let attached = sessions.find(id).is_some_and(|session| session.vitals.attached.is_some());
+    match restore.takeover {
+        Takeover::Reject if attached => {
+            Err(RestoreRefused::AlreadyAttached { session: id.clone() })
+        }
+        Takeover::Reject | Takeover::Replace => Ok(()),
+    }
+}
+
 fn line_end<B>(from: &SessionId, now: Timestamp, sessions: &mut impl Sessions<B>) -> LineEnd {
     let mut id = from.clone();
     loop {
@@ -114,7 +141,7 @@ fn line_end<B>(from: &SessionId, now: Timestamp, sessions: &mut impl Sessions<B>
         match session.ending_as_of(now) {
             None => return LineEnd::Active(id),
             Some(Ending::Restored { to }) => id = to,
-            Some(Ending::Expired) => return LineEnd::Gone(id),
+            Some(Ending::Expired | Ending::CleanedUp) => return LineEnd::Gone(id),
             Some(Ending::Closed) => return LineEnd::Closed,
         }
     }
@@ -129,9 +156,7 @@ fn take_over<B>(old: &mut SessionState<B>, restore: &Restore<B>) -> Contents<B> 
         Status::Ended { forget_at, .. } => (*forget_at).max(restore.now + restore.remember_for),
     };
     let ending = Ending::Restored { to: restore.create.about.id.clone() };
-    old.vitals.status = Status::Ended { ending, at: restore.now, forget_at };
-    old.vitals.attached = None;
-    old.vitals.lease = None;
+    old.close(ending, restore.now, forget_at);
     contents
 }
 
@@ -159,7 +184,8 @@ fn go_on<B>(restore: Restore<B>, contents: Option<Contents<B>>) -> SessionState<
 pub fn trace_of_forgotten<B>(restore: &Restore<B>) -> SessionState<B> {
     let mut about = restore.create.about.clone();
     about.id = restore.from.clone();
-    let mut trace = SessionState::create(Create { about, ..restore.create.clone() });
+    let (create, epoch) = (restore.create.clone(), restore.epoch.clone());
+    let mut trace = SessionState::create(Create { about, epoch, ..create });
     let ending = Ending::Restored { to: restore.create.about.id.clone() };
     let end = End {
         ending,

@@ -6,9 +6,9 @@
 //! may carry `state` and `in_seq`, which are stored in one commit with the event, and `session.state`
 //! sets the state alone.
 //!
-//! A child that never names an `in_seq` covers an entry by taking the next. One that will name them
-//! does well to say so before it takes the second: `{"event":"session.state","content":null,"in_seq":0}`
-//! covers nothing and is enough.
+//! A child that never names an `in_seq` covers an entry by taking the next, once it has said anything.
+//! One that will name them does well to say so first:
+//! `{"event":"session.state","content":null,"in_seq":0}` covers nothing and is enough.
 
 mod feed;
 mod hear;

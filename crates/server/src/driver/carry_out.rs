@@ -12,13 +12,13 @@ use rejoin_core::{AttachmentId, SessionId};
 use rejoin_store::{Body, Failure, PageLimit, Unavailable};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::oneshot;
-use tokio::time::sleep;
 use tracing::{Instrument as _, debug_span};
 
 use super::{Done, Driver};
+use crate::asking;
 use crate::attachment::Told;
 use crate::error::{EndError, append_refused, flatten};
-use crate::hook::{Cleanup, Lifecycle};
+use crate::hook::Lifecycle;
 use crate::shared::Shared;
 
 impl Driver {
@@ -112,11 +112,16 @@ impl Driver {
             }
             shared.deadline_set(detach.now + detach.keep_for);
             match (&shared.hook, then) {
-                (Some(_), _) => ask_hook(&shared, &id, detach).await,
+                (Some(_), _) => {
+                    match asking::ask(&shared, &id, detach.generation, detach.now).await {
+                        Ok(_) => Done::Nothing,
+                        Err(unavailable) => Done::Failed(unavailable),
+                    }
+                }
                 (None, Verdict::KeepUntil(_)) => Done::Nothing,
                 (None, Verdict::End) => {
                     let end = End {
-                        ending: Ending::Closed,
+                        ending: Ending::CleanedUp,
                         only_parked: Some(detach.generation),
                         only_due: false,
                         remember_for: shared.settings.remember_for(),
@@ -207,7 +212,7 @@ impl Driver {
                 }
                 Verdict::End => {
                     let end = End {
-                        ending: Ending::Expired,
+                        ending: Ending::CleanedUp,
                         only_parked: Some(generation),
                         only_due: false,
                         remember_for: shared.settings.remember_for(),
@@ -243,28 +248,6 @@ impl Driver {
             // If there is no room for the reason, the closed channel says enough.
             let _ = outlet.try_send(Told::Leave(reason));
         }
-    }
-}
-
-/// Lets the hook decide. It runs on its own, so that a slow one holds nobody up; it ends at the latest
-/// when the server stops, or when there is nothing left to decide.
-async fn ask_hook(shared: &Arc<Shared>, id: &SessionId, detach: Detach) -> Done {
-    let Some(hook) = shared.hook.clone() else { return Done::Nothing };
-    match shared.store.session(id).await {
-        Ok(Some(record)) if record.generation == detach.generation && record.is_active() => {
-            let cleanup = Cleanup::new(Arc::clone(shared), &record, detach.now);
-            let stopping = Arc::clone(shared);
-            shared.tasks.spawn(async move {
-                tokio::select! {
-                    () = hook.disconnected(record, cleanup) => {}
-                    () = stopping.stopping() => {}
-                    () = sleep(stopping.settings.session.lifetime.session_ttl) => {}
-                }
-            });
-            Done::Nothing
-        }
-        Ok(Some(_) | None) => Done::Nothing,
-        Err(unavailable) => Done::Failed(unavailable),
     }
 }
 

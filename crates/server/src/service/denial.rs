@@ -87,7 +87,9 @@ impl Denial {
         match self {
             Self::NotFound => ErrorCode::SessionNotFound,
             Self::Ended(Ending::Expired) => ErrorCode::SessionExpired,
-            Self::Ended(Ending::Closed | Ending::Restored { .. }) => ErrorCode::SessionClosed,
+            Self::Ended(Ending::Closed | Ending::Restored { .. } | Ending::CleanedUp) => {
+                ErrorCode::SessionClosed
+            }
             Self::AlreadyAttached => ErrorCode::SessionAlreadyActive,
             Self::Token(TokenProblem::Expired) => ErrorCode::TokenExpired,
             Self::Token(TokenProblem::Reused) => ErrorCode::TokenReused,
@@ -116,7 +118,7 @@ impl Denial {
         match self {
             Self::NotFound | Self::Forbidden | Self::IdInvalid(_) => Reason::SessionNotFound,
             Self::Ended(Ending::Expired) => Reason::SessionExpired,
-            Self::Ended(Ending::Closed | Ending::Restored { .. })
+            Self::Ended(Ending::Closed | Ending::Restored { .. } | Ending::CleanedUp)
             | Self::Superseded
             | Self::State(StateProblem::Superseded) => Reason::SessionAlreadyDisconnected,
             Self::Token(problem) => match problem {
@@ -131,9 +133,9 @@ impl Denial {
                 Reason::InvalidToken
             }
             Self::State(StateProblem::Expired) => Reason::TokenExpired,
-            Self::RateLimited { .. } | Self::Busy { .. } | Self::AlreadyAttached => {
-                Reason::RateLimited
-            }
+            Self::RateLimited { .. } => Reason::RateLimited,
+            Self::Busy { .. } => Reason::ServerBusy,
+            Self::AlreadyAttached => Reason::SessionAlreadyActive,
             Self::Unavailable => Reason::DatabaseUnavailable,
         }
     }
@@ -146,6 +148,9 @@ impl Denial {
             Self::Ended(Ending::Closed) => "Session was ended; create a new one".into(),
             Self::Ended(Ending::Restored { .. }) => {
                 "Session goes on in another one that was restored from it".into()
+            }
+            Self::Ended(Ending::CleanedUp) => {
+                "Session was cleaned up after its connection had gone; create a new one".into()
             }
             Self::AlreadyAttached => {
                 "Another connection is attached to the session; bring a reconnect token, or wait"
@@ -314,6 +319,7 @@ impl From<RestoreRefused> for Denial {
     fn from(refused: RestoreRefused) -> Self {
         match refused {
             RestoreRefused::Superseded => Self::State(StateProblem::Superseded),
+            RestoreRefused::AlreadyAttached { .. } => Self::AlreadyAttached,
             RestoreRefused::Implausible { .. } => Self::Invalid(refused.to_string().into()),
         }
     }

@@ -5,14 +5,18 @@
 //! | file | concern |
 //! |---|---|
 //! | `reconnect.rs` | coming back: tokens, attempts, the audit trail |
-//! | `state.rs` | exporting a sealed state and going on from one |
+//! | `export.rs` | giving a client the agent's state, sealed |
+//! | `restore.rs` | going on from a sealed state |
+//! | `state.rs` | the shape of a state, for clients and for agents |
 //! | `speak.rs` | messages, events, observers |
 //! | `denial.rs` | why not, and what the caller is told |
 //! | `rate.rs` | how often |
 
 mod denial;
+mod export;
 mod rate;
 mod reconnect;
+mod restore;
 mod speak;
 mod state;
 
@@ -29,9 +33,11 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 pub use denial::{Denial, StateProblem, TokenProblem};
+pub use export::Exported;
 pub use reconnect::{Admission, Issued, Joined, Renewal};
+pub use restore::{RestoreRequest, Restored};
 pub use speak::{Health, Observed, Place};
-pub use state::{Exported, Include, RestoreRequest, Restored};
+pub use state::Include;
 
 use self::reconnect::Attempts;
 use crate::access::Caller;

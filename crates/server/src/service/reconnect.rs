@@ -9,7 +9,7 @@ use rejoin_core::position::SeqRange;
 use rejoin_core::record::{Kind, Record, Transport};
 use rejoin_core::resume::{Asked, Gap};
 use rejoin_core::session::{Confirmed, Tell};
-use rejoin_core::state::{NewToken, Renew, TokenUse, UsedToken};
+use rejoin_core::state::{NewToken, Renew, Renewed, TokenUse, UsedToken};
 use rejoin_core::token::{self, Claims, Grant, TokenRefusal};
 use rejoin_core::{Generation, Principal, SessionId, Timestamp};
 use rejoin_store::Unavailable;
@@ -45,8 +45,13 @@ impl Default for Attempts {
 
 impl Attempts {
     /// Counts a failure; says how long to wait once a budget of failures is spent.
-    fn failed(&self, visitor: &Visitor, id: &SessionId, now: Timestamp) -> Result<(), Duration> {
-        let by_session = self.session_failures.take(id.clone(), now);
+    fn failed(
+        &self,
+        visitor: &Visitor,
+        named: Option<&SessionId>,
+        now: Timestamp,
+    ) -> Result<(), Duration> {
+        let by_session = named.map_or(Ok(()), |id| self.session_failures.take(id.clone(), now));
         let by_principal = self.principal_failures.take(visitor.caller.principal.clone(), now);
         let by_address =
             visitor.address.map_or(Ok(()), |address| self.address_failures.take(address, now));
@@ -96,8 +101,8 @@ pub struct Renewal {
     pub token: Issued,
 }
 
-/// A token that was presented and can be judged by its text.
-struct Presented {
+/// A token that was presented and is good, as far as its text says.
+pub(super) struct Presented {
     text: String,
     claims: Claims,
 }
@@ -124,7 +129,8 @@ impl Service {
         admission: Admission,
     ) -> Result<Joined, Denial> {
         let attempt = self.try_join(visitor, id, transport, admission);
-        self.attempt(visitor, id, "reconnect", attempt).instrument(resume_span(id, visitor)).await
+        let attempt = self.attempt(visitor, Some(id), "reconnect", attempt);
+        attempt.instrument(resume_span(id, visitor)).await
     }
 
     async fn try_join(
@@ -152,7 +158,7 @@ impl Service {
     }
 
     /// Counts what a client that came back was away and missed.
-    pub(super) fn count_return(&self, before: &Record, confirmed: &Confirmed) {
+    fn count_return(&self, before: &Record, confirmed: &Confirmed) {
         let parked = before.attached.is_none() && before.generation > Generation::ZERO;
         let away = parked.then(|| self.now().since(before.last_activity));
         let replayed = confirmed.record.head.next().steps_from(confirmed.replay_from);
@@ -188,7 +194,8 @@ impl Service {
         token: String,
     ) -> Result<Renewal, Denial> {
         let attempt = self.try_renew(visitor, id, token);
-        self.attempt(visitor, id, "reconnect", attempt).instrument(resume_span(id, visitor)).await
+        let attempt = self.attempt(visitor, Some(id), "reconnect", attempt);
+        attempt.instrument(resume_span(id, visitor)).await
     }
 
     async fn try_renew(
@@ -202,18 +209,30 @@ impl Service {
         let presented = self.judge(token, id, now)?;
         let record = self.own(visitor, id).await?;
         self.budget_success(id, now)?;
+        let renewed = self.use_up(visitor, &record, &presented).await?;
+        let token = self.successor(&presented, &renewed.token)?;
+        Ok(Renewal { record: renewed.record, token })
+    }
+
+    /// Uses a token up in a session that was `record` a moment ago, without attaching.
+    pub(super) async fn use_up(
+        &self,
+        visitor: &Visitor,
+        record: &Record,
+        presented: &Presented,
+    ) -> Result<Renewed, Denial> {
+        let now = self.now();
         let renew = Renew {
             principal: visitor.caller.principal.clone(),
-            token: self.token_use(&presented, &record, now),
+            token: self.token_use(presented, record.generation, now),
             keep_for: self.sessions().settings().session.lifetime.session_ttl,
             now,
         };
-        let renewed = self.sessions().store().renew(id, renew).await?;
+        let renewed = self.sessions().store().renew(record.id(), renew).await?;
         if record.about.kind == Kind::Mcp {
-            self.sessions().hubs().token_used(id);
+            self.sessions().hubs().token_used(record.id());
         }
-        let token = self.successor(&presented, &renewed.token)?;
-        Ok(Renewal { record: renewed.record, token })
+        Ok(renewed)
     }
 
     /// A new token for a session that the caller may use.
@@ -238,7 +257,7 @@ impl Service {
     }
 
     /// Attaches, and takes the confirmation out of what the client is told.
-    pub(super) async fn attach_to(
+    async fn attach_to(
         &self,
         visitor: &Visitor,
         id: &SessionId,
@@ -275,7 +294,7 @@ impl Service {
     }
 
     /// Attaches to a session that was `record` a moment ago.
-    async fn attach(
+    pub(super) async fn attach(
         &self,
         visitor: &Visitor,
         record: &Record,
@@ -284,7 +303,9 @@ impl Service {
         presented: Option<Presented>,
     ) -> Result<Joined, Denial> {
         let (id, now) = (record.id(), self.now());
-        let token = presented.as_ref().map(|presented| self.token_use(presented, record, now));
+        // What the attach will make, if no other comes in between.
+        let generation = record.generation.next();
+        let token = presented.as_ref().map(|token| self.token_use(token, generation, now));
         let (attachment, confirmed) = self.attach_to(visitor, id, transport, asked, token).await?;
         if confirmed.resumed {
             self.count_return(record, &confirmed);
@@ -296,7 +317,7 @@ impl Service {
         Ok(Joined { attachment, confirmed, token })
     }
 
-    fn judge(
+    pub(super) fn judge(
         &self,
         text: String,
         id: &SessionId,
@@ -318,14 +339,20 @@ impl Service {
         budget.map_err(|retry_after| Denial::RateLimited { retry_after })
     }
 
-    fn token_use(&self, presented: &Presented, record: &Record, now: Timestamp) -> TokenUse {
+    /// The use of a token whose successor is for this generation.
+    pub(super) fn token_use(
+        &self,
+        presented: &Presented,
+        generation: Generation,
+        now: Timestamp,
+    ) -> TokenUse {
         let Presented { text, claims } = presented;
         let lifetime = self.sessions().settings().session.token_ttl;
-        let next = token::successor(&self.keys(), text, claims, record.generation, now, lifetime);
+        let next = token::successor(&self.keys(), text, claims, generation, now, lifetime);
         TokenUse {
             hash: token::TokenHash::of(text),
             successor: NewToken { hash: next.hash, expires_at: next.expires_at },
-            generation: record.generation,
+            generation,
         }
     }
 
@@ -346,11 +373,12 @@ impl Service {
         Ok(Issued { token: issued.token, expires_at: issued.expires_at })
     }
 
-    /// Makes an attempt: a failure counts, and every attempt is written down.
+    /// Makes an attempt: a failure counts, and every attempt is written down. `named` is the session, as
+    /// far as one is known.
     pub(super) async fn attempt<T>(
         &self,
         visitor: &Visitor,
-        id: &SessionId,
+        named: Option<&SessionId>,
         action: &'static str,
         attempt: impl Future<Output = Result<T, Denial>>,
     ) -> Result<T, Denial> {
@@ -367,7 +395,7 @@ impl Service {
             | Denial::Superseded
             | Denial::Invalid(_)
             | Denial::IdInvalid(_)
-            | Denial::Forbidden => match self.inner.attempts.failed(visitor, id, now) {
+            | Denial::Forbidden => match self.inner.attempts.failed(visitor, named, now) {
                 Ok(()) => denial,
                 Err(retry_after) => Denial::RateLimited { retry_after },
             },
@@ -377,7 +405,7 @@ impl Service {
         Span::current().record("reason", reason.as_str());
         let record = AuditRecord {
             at: now,
-            session_id: Some(id.clone()),
+            session_id: named.cloned(),
             principal: visitor.caller.principal.clone(),
             address: visitor.address.map(|address| address.to_string().into()),
             transport: visitor.over.into(),
@@ -385,7 +413,8 @@ impl Service {
             reason,
         };
         if let Err(Unavailable(why)) = self.sessions().store().audit(record).await {
-            tracing::error!(session = %id, %reason, why = &*why, "an attempt could not be audited");
+            let session = named.map(tracing::field::display);
+            tracing::error!(session, %reason, why = &*why, "an attempt could not be audited");
         }
         outcome
     }

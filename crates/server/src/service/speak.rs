@@ -62,7 +62,7 @@ pub struct Health {
     pub oldest: Option<Seq>,
     /// The newest, if any is.
     pub newest: Option<Seq>,
-    /// Events that no client has acked.
+    /// Those of them that no client has acked.
     pub unacked: u64,
 }
 
@@ -78,7 +78,7 @@ impl Health {
             usage_percent: by_events.max(by_bytes) * 100.0,
             oldest: (held > 0).then_some(record.oldest),
             newest: (held > 0).then_some(record.head),
-            unacked: record.head.steps_from(record.acked),
+            unacked: record.head.steps_from(record.acked.max(record.oldest.previous())),
         }
     }
 }
@@ -152,7 +152,7 @@ impl Service {
         let page = self.sessions().store().read(id, after, PageLimit::default()).await?;
         let page = page.ok_or(Denial::NotFound)?;
         // What went between the decision and the reading is a gap like any other.
-        let gap = gap.or_else(|| resume::missing(&page.record, after));
+        let gap = gap.or_else(|| resume::missing(&page.record, after)).map(without_state);
         Ok(Observed { events: page.events, gap, record: page.record })
     }
 
@@ -199,6 +199,14 @@ impl Service {
             }
         }
         Ok(page)
+    }
+}
+
+/// A gap as an observer is told of it: no state follows that would stand for what is missing.
+fn without_state(gap: Gap) -> Gap {
+    match gap {
+        Gap::Evicted { missing, .. } => Gap::Evicted { missing, lost: Some(missing) },
+        Gap::PositionUnknown => Gap::PositionUnknown,
     }
 }
 

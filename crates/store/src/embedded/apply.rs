@@ -322,10 +322,12 @@ fn in_row(restore: Restore<Body>, batch: &Batch) -> Restore<Piece> {
         state: NewSnapshot { size, body: batch.piece(body) },
         from: restore.from,
         create: restore.create,
+        epoch: restore.epoch,
         seq: restore.seq,
         in_seq: restore.in_seq,
         taken_at: restore.taken_at,
         last_seq: restore.last_seq,
+        takeover: restore.takeover,
         remember_for: restore.remember_for,
         now: restore.now,
     }

@@ -37,8 +37,8 @@ impl Assembly<'_> {
                 for taken in sessions {
                     report.sessions += 1;
                     report.events += taken.events;
-                    if taken.was_attached {
-                        report.parked += 1;
+                    if let Some(parked) = taken.parked() {
+                        report.parked.push(parked);
                         unwritten.push(Arc::clone(&taken.slot));
                     }
                     ledger.change_ids(0, taken.ids);

@@ -78,8 +78,8 @@ use self::shared::Shared;
 use self::slot::{Session, Touches, Trace};
 use crate::audit::{AuditPage, AuditQuery, AuditRecord};
 use crate::contract::{
-    Body, CreateRefused, Due, Failure, Page, PageLimit, Query, Store, StoredEntry, StoredSnapshot,
-    Unavailable,
+    Body, CreateRefused, Due, Failure, Page, PageLimit, Parked, Query, Store, StoredEntry,
+    StoredSnapshot, Unavailable,
 };
 use crate::measure::Measurements;
 use crate::relief;
@@ -91,6 +91,8 @@ use crate::relief;
 pub struct EmbeddedStore {
     shared: Arc<Shared>,
     writer: Mutex<Option<JoinHandle<()>>>,
+    /// See [`Store::parked_at_start`].
+    parked: Mutex<Vec<Parked>>,
 }
 
 impl EmbeddedStore {
@@ -101,8 +103,8 @@ impl EmbeddedStore {
     /// may be concerned have begun a new epoch, and the damaged files are kept beside the new ones.
     pub fn open(options: Options) -> Result<(Self, OpenReport), OpenError> {
         let (shared, writer, report) = open::open(options)?;
-        let writer = Mutex::new(Some(writer));
-        Ok((Self { shared, writer }, report))
+        let (writer, parked) = (Mutex::new(Some(writer)), Mutex::new(report.parked.clone()));
+        Ok((Self { shared, writer, parked }, report))
     }
 
     /// Waits until the store fails, and says why. From then on it acknowledges nothing; a server
@@ -227,6 +229,10 @@ impl Store for EmbeddedStore {
     async fn count(&self, principal: Option<&Principal>) -> Result<usize, Unavailable> {
         self.shared.check_open()?;
         Ok(self.shared.index.count(principal))
+    }
+
+    fn parked_at_start(&self) -> Vec<Parked> {
+        std::mem::take(&mut *self.parked.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     async fn due(&self, now: Timestamp, limit: usize) -> Result<Due, Unavailable> {

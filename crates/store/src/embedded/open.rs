@@ -28,10 +28,10 @@ use super::salvage::{self, Salvage};
 use super::schema::{self, Files, Found};
 use super::shared::Shared;
 use super::spill::Spill;
-use super::take_over::TakeOver;
+use super::take_over::{TakeOver, Taken};
 use super::witness::{StoreId, Testimony, Witness};
 use super::writer::Writer;
-use crate::contract::Unavailable;
+use crate::contract::{Parked, Unavailable};
 
 /// Fills a slice with random bytes.
 pub type Random = Box<dyn FnMut(&mut [u8]) + Send>;
@@ -78,7 +78,7 @@ pub struct OpenReport {
     /// Events in their out logs.
     pub events: usize,
     /// Sessions that were attached when the last process ended, and are parked now.
-    pub parked: usize,
+    pub parked: Vec<Parked>,
     /// What was durable once and is gone; nothing, if all is well.
     pub damage: Vec<Damage>,
     /// Sessions that have begun a new epoch because of that.
@@ -209,7 +209,7 @@ fn answer_damage(
     }
     report.damage.clone_from(&content.damage);
     // Those will not be found attached again.
-    report.parked = content.sessions.iter().filter(|taken| taken.was_attached).count();
+    report.parked = content.sessions.iter().filter_map(Taken::parked).collect();
     let store = content.store.or(witness.map(|witness| witness.store)).unwrap_or_default();
     let last = content.newest.number.max(witness.map_or(0, |witness| witness.number));
     let audit_max = options.audit_max as u64;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rejoin_core::InSeq;
 use rejoin_core::log::{Entry, Inbox, OutLog, Remembered, RememberedKey, Seen, SeenKeys};
-use rejoin_core::record::{Ending, Status};
+use rejoin_core::record::Status;
 use rejoin_core::state::{SessionState, Snapshot};
 
 use super::journal::{Head, Key};
@@ -46,11 +46,11 @@ impl<'a> Rebuild<'a> {
         self.stored.vitals.status == Status::Active
     }
 
-    /// … save the message ids of one whose time ran out.
+    /// … save the message ids of one whose user did not end it.
     fn has_ids(&self) -> bool {
         match &self.stored.vitals.status {
             Status::Active => true,
-            Status::Ended { ending, .. } => *ending == Ending::Expired,
+            Status::Ended { ending, .. } => ending.is_restorable(),
         }
     }
 

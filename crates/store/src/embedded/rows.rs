@@ -112,5 +112,6 @@ fn status_word(status: &Status) -> &'static str {
         Status::Ended { ending: Ending::Closed, .. } => "closed",
         Status::Ended { ending: Ending::Expired, .. } => "expired",
         Status::Ended { ending: Ending::Restored { .. }, .. } => "restored",
+        Status::Ended { ending: Ending::CleanedUp, .. } => "cleaned_up",
     }
 }

@@ -3,14 +3,15 @@
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use rejoin_core::SessionId;
 use rejoin_core::limits::LogBounds;
 use rejoin_core::record::Status;
 use rejoin_core::state::Recovery;
+use rejoin_core::{Generation, SessionId};
 
 use super::index::Entry;
 use super::journal::Key;
 use super::slot::{Session, Slot};
+use crate::contract::Parked;
 
 /// What becomes of sessions that are taken over. Doing it twice is as doing it once.
 #[derive(Clone, Copy, Debug)]
@@ -28,12 +29,20 @@ pub(super) struct Taken {
     pub(super) slot: Arc<Slot>,
     /// See [`Session::unnoted_from`].
     pub(super) unnoted_from: Option<NonZeroU64>,
-    pub(super) was_attached: bool,
+    /// The generation whose client was attached, if one was.
+    pub(super) was_attached: Option<Generation>,
     pub(super) events: usize,
     /// Bytes of them.
     pub(super) buffered: u64,
     /// How many message ids it remembers.
     pub(super) ids: usize,
+}
+
+impl Taken {
+    /// Itself, if a client was attached to it.
+    pub(super) fn parked(&self) -> Option<Parked> {
+        self.was_attached.map(|generation| Parked { id: self.id.clone(), generation })
+    }
 }
 
 impl TakeOver<'_> {
@@ -60,14 +69,14 @@ impl TakeOver<'_> {
         (taken, entry)
     }
 
-    /// Parks a session, if it goes on. Says whether a client was attached to it.
-    fn park(&self, session: &mut Session) -> bool {
+    /// Parks a session, if it goes on. Says whose client was attached to it.
+    fn park(&self, session: &mut Session) -> Option<Generation> {
         let Self { bounds, recovery } = self;
         let state = &mut session.state;
         if state.vitals.status != Status::Active {
-            return false;
+            return None;
         }
-        let was_attached = state.vitals.attached.is_some();
+        let was_attached = state.vitals.attached.map(|_| state.vitals.generation);
         state.recover(recovery);
         // What was trimmed without a note is in the journal still.
         let covered = state.snapshot.as_ref().map(|snapshot| snapshot.mark.seq);

@@ -311,6 +311,7 @@ suite! {
             an_attached_session_comes_back_parked_under_its_generation,
             leases_are_void_and_the_next_holder_gets_the_next_term,
             nothing_expires_in_the_first_minute,
+            whoever_asks_first_learns_whose_clients_were_attached,
             a_deadline_of_a_clock_that_ran_ahead_is_brought_back,
             a_token_is_still_good_once,
             the_reuse_of_a_token_stays_noticed,

@@ -17,7 +17,7 @@ use tokio::task::{JoinSet, yield_now};
 use super::world::{A_MOMENT, KEEP, REMEMBER, event, refusal, state};
 use super::{AUDIT_MAX, BOUNDS, World, audit};
 use crate::audit::AuditQuery;
-use crate::{Body, PageLimit, Query};
+use crate::{Body, PageLimit, Parked, Query};
 
 const ALL: PageLimit = PageLimit { events: usize::MAX, bytes: usize::MAX };
 
@@ -224,6 +224,18 @@ pub async fn leases_are_void_and_the_next_holder_gets_the_next_term(mut world: W
     assert_eq!(world.store.take_lease(&id, world.taking(2)).await, Ok(Term::new(3)));
     let refused = refusal(world.store.append(&id, late).await);
     assert_eq!(refused, AppendRefused::Fenced { named: Term::new(1), current: Term::new(3) });
+}
+
+pub async fn whoever_asks_first_learns_whose_clients_were_attached(mut world: World) {
+    let (id, parked) = (world.session().await, world.session().await);
+    world.attach(&id).await;
+    let generation = world.attach(&id).await;
+    let gone = world.attach(&parked).await;
+    world.store.detach(&parked, world.detaching(gone)).await.unwrap();
+    assert!(world.store.parked_at_start().is_empty());
+    world.crash().await;
+    assert_eq!(world.store.parked_at_start(), [Parked { id, generation }]);
+    assert!(world.store.parked_at_start().is_empty());
 }
 
 /// Its clients could not come while the server was down: they get a minute.

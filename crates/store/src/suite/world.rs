@@ -279,11 +279,13 @@ impl World {
         Restore {
             from: from.clone(),
             create: self.creating(),
+            epoch: Epoch::from_text("the snapshot's"),
             seq: Seq::new(seq),
             in_seq: InSeq::new(in_seq),
             taken_at: self.now,
             state: state("sealed"),
             last_seq: None,
+            takeover: Takeover::Replace,
             remember_for: REMEMBER,
             now: self.now,
         }

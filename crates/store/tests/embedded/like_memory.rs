@@ -11,10 +11,10 @@ use rejoin_core::limits::{GRACE_AFTER_START, LogBounds};
 use rejoin_core::log::EntryKind;
 use rejoin_core::record::{Ending, Record};
 use rejoin_core::state::{
-    Ack, End, Keep, NewSnapshot, NewToken, Recovery, Renew, Restore, TakeLease, TokenUse,
+    Ack, End, Keep, NewSnapshot, NewToken, Recovery, Renew, Restore, TakeLease, Takeover, TokenUse,
 };
 use rejoin_core::token::TokenHash;
-use rejoin_core::{InSeq, Principal, ProcessId, Seq, SessionId, Term, Timestamp};
+use rejoin_core::{Epoch, InSeq, Principal, ProcessId, Seq, SessionId, Term, Timestamp};
 use rejoin_store::audit::AuditRecord;
 use rejoin_store::embedded::{EmbeddedStore, Options};
 use rejoin_store::{Body, MemoryStore, PageLimit, Query, Store};
@@ -167,7 +167,8 @@ impl World {
     }
 
     async fn end_or_forget(&mut self, id: &SessionId, now: Timestamp) {
-        let ending = if self.dice.one_in(2) { Ending::Closed } else { Ending::Expired };
+        let endings = [Ending::Closed, Ending::Expired, Ending::CleanedUp];
+        let ending = endings[self.dice.below(3) as usize].clone();
         let forget = self.dice.one_in(2);
         let end = End { ending, only_parked: None, only_due: false, remember_for: HOUR / 60, now };
         let (a, b) = (&self.embedded as &dyn Store, &self.memory as &dyn Store);
@@ -191,11 +192,13 @@ impl World {
         let restore = Restore {
             from: from.clone(),
             create,
+            epoch: Epoch::from_text("the snapshot's"),
             seq,
             in_seq,
             taken_at: now,
             state: NewSnapshot { size: state.len() as u32, body: state },
             last_seq: None,
+            takeover: Takeover::Replace,
             remember_for: HOUR,
             now,
         };

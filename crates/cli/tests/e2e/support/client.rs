@@ -283,6 +283,19 @@ impl Client {
         thoughts
     }
 
+    /// Has the agent store a state with its `count`th event and returns an export of it, sealed.
+    pub(crate) async fn checkpoint(&mut self, id: &str, count: u64, step: u64) -> Value {
+        let state = json!({ "stage": "solving", "current_step": step, "notes": ["kept"] });
+        self.tell(id, json!({ "count": count, "state": state })).await;
+        for _ in 0..count {
+            self.until("agent.thinking").await;
+        }
+        self.settled().await; // an export that comes by itself is out of the way
+        let exported = self.export(id, json!({})).await;
+        assert_eq!(exported["metadata"]["session_state"]["current_step"], step);
+        exported["metadata"]["signed_state"].clone()
+    }
+
     /// Asks for the state and returns the export.
     pub(crate) async fn export(&mut self, session: &str, content: Value) -> Value {
         self.send(json!({

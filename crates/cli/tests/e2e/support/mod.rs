@@ -5,10 +5,12 @@
 //! | `server.rs` | the binary, running |
 //! | `client.rs` | a WebSocket client that speaks frames and checks every one it gets |
 //! | `envelope.rs` | what has to be true of every frame |
+//! | `hook.rs` | a server that lifecycle events are posted to |
 //! | `puppet.rs`, `puppet.py` | an agent that does as the messages it gets tell it |
 
 pub(crate) mod client;
 pub(crate) mod envelope;
+pub(crate) mod hook;
 pub(crate) mod puppet;
 pub(crate) mod server;
 
@@ -17,6 +19,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 pub(crate) use self::client::Client;
+pub(crate) use self::hook::Hook;
 pub(crate) use self::puppet::Puppet;
 pub(crate) use self::server::Server;
 

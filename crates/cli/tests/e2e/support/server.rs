@@ -160,10 +160,34 @@ impl Server {
         let before = read();
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_rejoin"));
         command.env_clear().arg("keys").args(line);
-        command.arg("--data-dir").arg(self.home.path().join("data"));
+        command.arg("--data-dir").arg(self.process.data());
         assert!(command.status().unwrap().success());
         self.signal("-HUP");
         super::until("the server has read its keys", async || read() > before).await;
+    }
+
+    /// What a path shows over HTTP.
+    pub(crate) async fn get(&self, path: &str) -> Value {
+        let answer = self.http("GET", path).await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+        serde_json::from_str(body).unwrap()
+    }
+
+    /// The record of a session.
+    pub(crate) async fn record(&self, id: &str) -> Value {
+        self.get(&format!("/api/sessions/{id}")).await
+    }
+
+    /// Waits until a session is over, and shows its record.
+    pub(crate) async fn over(&self, id: &str) -> Value {
+        let mut record = Value::Null;
+        super::until("the session is over", async || {
+            record = self.record(id).await;
+            record["status"] != "active"
+        })
+        .await;
+        record
     }
 
     /// Waits until a session has expired and its logs were cleared away, which happens a little later.

@@ -28,6 +28,8 @@ const MAX_CLIENT_BYTES: usize = 16 * 1024;
 pub(super) struct RecordView {
     session_id: Box<str>,
     status: StatusWord,
+    /// Why it goes on no longer.
+    ended_reason: Option<&'static str>,
     attached: bool,
     transport: Option<&'static str>,
     client: Box<RawValue>,
@@ -39,7 +41,7 @@ pub(super) struct RecordView {
     last_seq: u64,
     last_acked_seq: u64,
     buffered: u64,
-    /// Counts only while no client is attached and the session has not ended.
+    /// Counts only while no client is attached. Of a session that has ended it is not later than that.
     expires_at: String,
 }
 
@@ -60,7 +62,7 @@ impl StatusWord {
         match ending(record, now) {
             None => Self::Active,
             Some(Ending::Expired) => Self::Expired,
-            Some(Ending::Closed | Ending::Restored { .. }) => Self::Closed,
+            Some(Ending::Closed | Ending::Restored { .. } | Ending::CleanedUp) => Self::Closed,
         }
     }
 }
@@ -71,6 +73,7 @@ impl RecordView {
         Self {
             session_id: about.id.as_str().into(),
             status: StatusWord::of(record, now),
+            ended_reason: ending(record, now).as_ref().map(ended_reason),
             attached: record.attached.is_some(),
             transport: record.attached.map(transport_word),
             client: client_of(&about.client),
@@ -84,6 +87,16 @@ impl RecordView {
             buffered: record.held(),
             expires_at: record.expires_at.to_string(),
         }
+    }
+}
+
+/// How a session ended, in a word.
+fn ended_reason(ending: &Ending) -> &'static str {
+    match ending {
+        Ending::Closed => "user",
+        Ending::CleanedUp => "policy",
+        Ending::Expired => "expired",
+        Ending::Restored { .. } => "restored",
     }
 }
 

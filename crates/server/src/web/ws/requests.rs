@@ -107,7 +107,7 @@ impl Connection {
         position: Position,
     ) -> Next {
         let Position { admission, batch } = position;
-        let request = RestoreRequest { signed_state, asked: admission.asked };
+        let request = RestoreRequest { signed_state, admission };
         match self.service().restore(visitor, request, Transport::WebSocket).await {
             Ok(restored) => {
                 self.out.text(words::state_restored(&restored, self.now()));
@@ -252,7 +252,7 @@ impl Connection {
         };
         match service::ending(&record, self.now()) {
             Some(ending @ Ending::Expired) => Denial::Ended(ending).into(),
-            Some(Ending::Closed | Ending::Restored { .. }) => {
+            Some(Ending::Closed | Ending::Restored { .. } | Ending::CleanedUp) => {
                 Trouble::new(closed, "Session is not active")
             }
             None => {

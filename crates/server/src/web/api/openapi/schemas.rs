@@ -162,6 +162,7 @@ fn session() -> Vec<(&'static str, Value)> {
     vec![
         ("session_id", id()),
         ("status", json!({ "enum": ["active", "closed", "expired"] })),
+        ("ended_reason", json!({ "enum": ["user", "policy", "expired", "restored", null] })),
         ("attached", json!({ "type": "boolean" })),
         ("transport", json!({ "enum": ["websocket", "mcp", "sse", "local", null] })),
         ("client", json!({ "type": "object" })),

@@ -1,0 +1,195 @@
+//! Going on from a sealed state that a client brings: in a new session, or in the one where its line
+//! goes on already.
+
+use rejoin_core::page::Body;
+use rejoin_core::record::{About, Ending, Kind, Record, Status, Transport};
+use rejoin_core::resume::Asked;
+use rejoin_core::seal::{self, OpenError, OpenedState, StateFacts};
+use rejoin_core::state::{Create, NewSnapshot, Restore, RestoreRefused, Takeover};
+use rejoin_core::token::TokenRefusal;
+use rejoin_core::{Epoch, LogId, SessionId};
+use rejoin_store::{Failure, Unavailable};
+use serde_json::{Map, Value};
+use tracing::field::{Empty, display};
+use tracing::{Instrument as _, debug_span};
+
+use super::reconnect::{Admission, Joined, Presented};
+use super::state::{STEP, agents_copy, clients_copy};
+use super::{Denial, Service, StateProblem, Visitor};
+use crate::random;
+
+/// A client brings a sealed state.
+#[derive(Clone, Debug)]
+pub struct RestoreRequest {
+    /// The sealed state.
+    pub signed_state: String,
+    /// Where it wants to go on. A token counts only where `takeover = "reject"` needs one.
+    pub admission: Admission,
+}
+
+/// A client goes on from its snapshot.
+#[derive(Debug)]
+pub struct Restored {
+    /// It is attached to the session that goes on.
+    pub joined: Joined,
+    /// The session that the snapshot was taken of.
+    pub original: SessionId,
+    /// The step that the state in force says: the one that was brought, or a later one.
+    pub step: Value,
+    /// Whether what the old session had said is gone.
+    pub log_gone: bool,
+}
+
+impl Service {
+    /// Goes on from a sealed state and attaches the caller where its line goes on.
+    pub async fn restore(
+        &self,
+        visitor: &Visitor,
+        request: RestoreRequest,
+        transport: Transport,
+    ) -> Result<Restored, Denial> {
+        let (keys, now) = (self.keys(), self.now());
+        let max_bytes = self.inner.settings.max_state_bytes;
+        let principal = &visitor.caller.principal;
+        let opened = seal::open(&keys, &request.signed_state, principal, now, max_bytes);
+        let named = session_named(&opened).cloned();
+        let span = debug_span!(
+            target: "rejoin", "restore", session = Empty, transport = visitor.over, reason = Empty
+        );
+        span.record("session", named.as_ref().map(display));
+        let attempt = async {
+            match opened {
+                Ok(opened) => self.go_on(visitor, opened, request.admission, transport).await,
+                Err(error) => Err(error.into()),
+            }
+        };
+        self.attempt(visitor, named.as_ref(), "restore", attempt).instrument(span).await
+    }
+
+    async fn go_on(
+        &self,
+        visitor: &Visitor,
+        opened: OpenedState,
+        admission: Admission,
+        transport: Transport,
+    ) -> Result<Restored, Denial> {
+        self.check_open()?;
+        let Admission { asked, token } = admission;
+        let OpenedState { facts, content } = opened;
+        let old = self.sessions().store().session(&facts.session_id).await?;
+        let log_gone = old.as_ref().is_none_or(is_emptied);
+        let not_ours = || Denial::State(StateProblem::NotAuthentic);
+        let state: Map<String, Value> = serde_json::from_slice(&content).map_err(|_| not_ours())?;
+        let restore = self.restore_of(visitor, &facts, state, &asked)?;
+        let (record, presented) = self.take_line(visitor, restore, token).await?;
+        let asked = Asked { epoch: same_line(&asked, &facts, old.as_ref()), ..asked };
+        let joined = self.attach(visitor, &record, transport, Some(asked), presented).await?;
+        let step = self.step_in_force(&joined.confirmed.record).await?;
+        Ok(Restored { joined, original: facts.session_id, step, log_gone })
+    }
+
+    /// The session where the line goes on. Who is attached there stays under `takeover = "reject"`,
+    /// unless a token is brought; it is given back if it is still to be used up there.
+    async fn take_line(
+        &self,
+        visitor: &Visitor,
+        restore: Restore<Body>,
+        token: Option<String>,
+    ) -> Result<(Record, Option<Presented>), Denial> {
+        let session = match self.sessions().restore(restore.clone()).await {
+            Ok(record) => return Ok((record, None)),
+            Err(Failure::Refused(RestoreRefused::AlreadyAttached { session })) => session,
+            Err(failure) => return Err(failure.into()),
+        };
+        let token = token.ok_or(Denial::AlreadyAttached)?;
+        let presented = match self.judge(token, &session, restore.now) {
+            Ok(presented) => presented,
+            // It can't know where its line goes on: a token of a session before that counts as none.
+            Err(TokenRefusal::SessionIdMismatch) => return Err(Denial::AlreadyAttached),
+            Err(refusal) => return Err(refusal.into()),
+        };
+        let ends_here = session == restore.from;
+        if ends_here {
+            let record = self.own(visitor, &session).await?;
+            self.use_up(visitor, &record, &presented).await?;
+        }
+        let restore = Restore { takeover: Takeover::Replace, ..restore };
+        let record = self.sessions().restore(restore).await?;
+        Ok((record, (!ends_here).then_some(presented)))
+    }
+
+    /// The step that a session's state says.
+    async fn step_in_force(&self, record: &Record) -> Result<Value, Unavailable> {
+        let snapshot = self.sessions().store().snapshot(record.id()).await?;
+        let mut state = clients_copy(record.id(), snapshot.as_ref(), self.now());
+        Ok(state.remove(STEP).unwrap_or(Value::Null))
+    }
+
+    fn restore_of(
+        &self,
+        visitor: &Visitor,
+        facts: &StateFacts,
+        state: Map<String, Value>,
+        asked: &Asked,
+    ) -> Result<Restore<Body>, Denial> {
+        let now = self.now();
+        let settings = self.sessions().settings();
+        let body = agents_copy(state);
+        Ok(Restore {
+            from: facts.session_id.clone(),
+            create: Create {
+                about: About {
+                    id: SessionId::from_random(random::bytes()?),
+                    principal: visitor.caller.principal.clone(),
+                    kind: Kind::Agent,
+                    client: "{}".into(),
+                    created_at: now,
+                },
+                log: LogId::from_random(random::bytes()?),
+                epoch: Epoch::from_random(random::bytes()?),
+                keep_for: settings.session.lifetime.session_ttl,
+            },
+            epoch: facts.epoch.clone(),
+            seq: facts.seq,
+            in_seq: facts.in_seq,
+            taken_at: facts.taken_at,
+            state: NewSnapshot {
+                size: u32::try_from(body.len()).unwrap_or(u32::MAX),
+                body: body.into_bytes().into(),
+            },
+            last_seq: asked.last_seq,
+            takeover: settings.takeover,
+            remember_for: settings.remember_for(),
+            now,
+        })
+    }
+}
+
+/// Whether nothing is left of what a session said.
+fn is_emptied(record: &Record) -> bool {
+    match &record.status {
+        Status::Active | Status::Ended { ending: Ending::Restored { .. }, .. } => false,
+        Status::Ended { ending: Ending::Expired | Ending::Closed | Ending::CleanedUp, .. } => true,
+    }
+}
+
+/// The epoch that a position counts in, as the session that goes on understands it. It has an epoch of
+/// its own; a position in the old one means the same there, as long as nothing was lost in between.
+fn same_line(asked: &Asked, facts: &StateFacts, old: Option<&Record>) -> Option<Epoch> {
+    let whole = old.is_none_or(|old| old.epoch == facts.epoch);
+    match &asked.epoch {
+        Some(epoch) if *epoch == facts.epoch && whole => None,
+        // It matches nothing: the gap is told. Who names no position goes on after the last ack.
+        None if !whole && asked.last_seq.is_some() => Some(facts.epoch.clone()),
+        epoch => epoch.clone(),
+    }
+}
+
+/// The session that a state is of, as far as it could be opened.
+fn session_named(opened: &Result<OpenedState, OpenError>) -> Option<&SessionId> {
+    match opened {
+        Ok(opened) => Some(&opened.facts.session_id),
+        Err(OpenError::Expired { session_id, .. }) => Some(session_id),
+        Err(OpenError::NotAuthentic | OpenError::TooLarge) => None,
+    }
+}
