@@ -47,7 +47,7 @@ pub(crate) struct Target {
 }
 
 enum Way {
-    Pipes(Pipes),
+    Pipes(Box<Pipes>),
     Http(Session),
 }
 
@@ -56,7 +56,8 @@ impl Target {
         if peer == Peer::Nothing {
             let mut server = Command::new(node()?);
             server.arg(fixture()?);
-            return Ok(Self { peer, way: Way::Pipes(Pipes::open(server).await?), _process: None });
+            let pipes = Box::new(Pipes::open(server).await?);
+            return Ok(Self { peer, way: Way::Pipes(pipes), _process: None });
         }
         let address = free_address().await?;
         let directory = world::directory()?;

@@ -7,6 +7,7 @@ use crate::rig::{Behind, Rig};
 
 each_client_before!([stdio Stdio, http Http] client_goes_on_after_its_idle_server_was_killed);
 each_client_before!([stdio Stdio, http Http] calls_under_way_in_a_killed_server_are_run_again_or_said_to_be_unknown);
+each_client_before!([direct Direct] without_a_gateway_no_client_recovers_from_a_killed_server);
 
 /// JSON-RPC: it may have run, and nobody can say.
 pub(crate) const OUTCOME_UNKNOWN: i64 = -32050;
@@ -55,4 +56,15 @@ async fn calls_under_way_in_a_killed_server_are_run_again_or_said_to_be_unknown(
     assert_eq!(text_of(&result), "slept 2000 ms for killed");
     assert_eq!(rig.runs.started("slow", "killed"), 1, "what writes ran once");
     assert_eq!(rig.runs.started("slow_readonly", "killed"), 2);
+}
+
+/// What the gateway is for; and a sign that these scenarios could fail.
+async fn without_a_gateway_no_client_recovers_from_a_killed_server(kind: Kind, behind: Behind) {
+    let mut rig = Rig::start(kind, behind).await;
+    let server = rig.server_id().await;
+    rig.kill_server(&server).await;
+    for _ in 0..3 {
+        let call = rig.client.begin_call("pid", json!({})).await;
+        rig.client.answer(call).await.expect_err("its session has gone");
+    }
 }
