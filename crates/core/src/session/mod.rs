@@ -437,10 +437,12 @@ impl Session {
         self.emit(Output::Tell { attachment, tell });
     }
 
-    /// The session is over: whoever asked for it stays connected, everybody else is closed.
+    /// The session is over: whoever asked for it stays connected, everybody else is closed. Whoever is
+    /// about to attach is answered when the store has answered: it is refused, whichever came first.
     fn on_ended(&mut self, by: Option<AttachmentId>) {
         self.ended = true;
-        for attachment in std::mem::take(&mut self.attachments).into_keys() {
+        let attached = self.attachments.extract_if(.., |_, client| client.generation.is_some());
+        for attachment in attached.map(|(id, _)| id).collect::<Vec<_>>() {
             self.tell(attachment, Tell::Ended);
             if Some(attachment) != by {
                 self.leave(attachment, LeaveReason::Closed(CloseCode::SessionEnded));
