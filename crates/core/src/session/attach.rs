@@ -63,7 +63,7 @@ impl Session {
         let AttachRequest { attachment, attach, asked } = request;
         let pulse = super::deadlines::Pulse::starting(now, &self.settings);
         let waiting = Attachment { generation: None, asked, reader: Default::default(), pulse };
-        self.attachments.insert(attachment, waiting);
+        self.attachments.insert(attachment, Box::new(waiting));
         self.emit(Output::Attach { attachment, attach: Box::new(attach) });
     }
 

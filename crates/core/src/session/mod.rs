@@ -149,7 +149,7 @@ pub enum Input {
         /// Who waits for it.
         ticket: Ticket,
         /// What it says.
-        publication: Box<Publication>,
+        publication: Publication,
     },
     /// The store answered the [`Output::Append`]; there is never more than one on its way.
     Appended(Result<Appended, AppendRefused>),
@@ -344,7 +344,8 @@ pub struct Session {
     settings: Settings,
     /// The session as the store last showed it, moved on by what the store has confirmed since.
     record: Record,
-    attachments: BTreeMap<AttachmentId, Attachment>,
+    /// Each in a box: a map has room for eleven where there is one.
+    attachments: BTreeMap<AttachmentId, Box<Attachment>>,
     agent: AgentSide,
     /// When a changed state may be sent by itself, and whether one waits to be.
     export: deadlines::Export,
@@ -389,7 +390,7 @@ impl Session {
             Input::Took { in_seq } => self.on_took(in_seq, now),
             Input::AgentIdle => self.on_agent_idle(now),
             Input::Entries { after, entries } => self.on_entries(after, entries),
-            Input::Publish { ticket, publication } => self.on_publish(ticket, *publication, now),
+            Input::Publish { ticket, publication } => self.on_publish(ticket, publication, now),
             Input::Appended(answer) => self.on_appended(answer, now),
             Input::Ended { by } => self.on_ended(by),
             Input::Drain => self.on_drain(),
@@ -399,7 +400,11 @@ impl Session {
 
     /// The next thing to do, in order; nothing if all is done.
     pub fn poll_output(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
+        let output = self.outputs.pop_front();
+        if output.is_none() {
+            self.outputs = VecDeque::new(); // most sessions are idle most of the time
+        }
+        output
     }
 
     /// The session as far as this process knows it.
