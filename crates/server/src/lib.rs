@@ -50,6 +50,7 @@ pub mod event;
 mod hook;
 mod lane;
 mod metrics;
+mod outlet;
 mod post;
 mod random;
 mod reaper;

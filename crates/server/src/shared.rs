@@ -74,7 +74,7 @@ impl Shared {
     /// Starts a session's driver if it has none, to look whether there is something to do.
     pub(crate) fn wake(self: &Arc<Self>, id: &SessionId) {
         if !self.is_stopping() {
-            self.offer(id, Command::Input(Input::Tick));
+            self.offer(id, Command::Input(Box::new(Input::Tick)));
         }
     }
 
@@ -123,7 +123,7 @@ impl Shared {
     /// Tells a session's driver, if it has one, and whoever watches that it has ended.
     pub(crate) async fn tell_ended(&self, id: &SessionId) {
         if let Some(driver) = self.drivers.get(id) {
-            let _ = driver.send(Command::Input(Input::Ended { by: None })).await;
+            let _ = driver.send(Command::Input(Box::new(Input::Ended { by: None }))).await;
         }
         self.watches.stir(id);
     }

@@ -1,6 +1,5 @@
 //! What is done for each request of a client.
 
-use futures_util::StreamExt as _;
 use rejoin_core::codes::{CloseCode, ErrorCode};
 use rejoin_core::log::EntryKind;
 use rejoin_core::record::{Ending, Kind, Transport};
@@ -31,11 +30,12 @@ impl Connection {
             }
             Request::Rare(rare) => {
                 // Answers come in the order of requests.
-                while let Some(reply) = self.replies.next().await {
+                while !self.replies.is_empty() {
+                    let reply = self.replies.next().await;
                     self.out.text(reply);
                 }
                 self.heard().await;
-                // In a box: it is large, and every idle connection would have room for it.
+                // In a box: it is large, and every ack would have room for it.
                 Box::pin(self.on_rare(&visitor, rare)).await
             }
         }
@@ -186,7 +186,7 @@ impl Connection {
         let known_by = given.then_some(message_id.as_str());
         let posted = attached.attachment.post(kind, known_by, body).await;
         let (front, session) = (self.front.clone(), session.clone());
-        self.replies.push_back(Box::pin(async move {
+        self.replies.push(async move {
             let entered = match posted {
                 Ok(posted) => posted.entered().await.map_err(Denial::from),
                 Err(_) => Err(Denial::Unavailable),
@@ -198,7 +198,7 @@ impl Connection {
                     Trouble::from(denial).frame(ERROR, Some(&session), Some(&message_id), now)
                 }
             }
-        }));
+        });
         Next::GoOn
     }
 
