@@ -33,6 +33,9 @@ use crate::shared::Shared;
 /// Commands that may wait for a driver; beyond that whoever asks waits.
 pub(crate) const WAITING_COMMANDS: usize = 256;
 
+/// Commands that are taken in one after the other, before anything else gets a look.
+const COMMANDS_AT_ONCE: usize = 64;
+
 /// Calls of the client's side that may wait for the store; beyond that no command is taken.
 const WAITING_CALLS: usize = 64;
 
@@ -225,10 +228,29 @@ impl Driver {
             () = sleep_until(wake) => Done::Happened(Input::Tick),
             Some(command) = self.commands.recv(), if takes_commands => {
                 self.now = self.shared.clock.now();
-                self.on_command(command)
+                return self.take_commands(command);
             }
         };
         self.now = self.shared.clock.now();
+        self.take_in(done)
+    }
+
+    /// Takes in what is in the queue, some at once: waiting for each anew costs more than most of them
+    /// do.
+    fn take_commands(&mut self, mut command: Command) -> Result<(), Unavailable> {
+        for _ in 1..COMMANDS_AT_ONCE {
+            let done = self.on_command(command);
+            self.take_in(done)?;
+            self.carry_out_all();
+            if !self.takes_commands() {
+                return Ok(());
+            }
+            match self.commands.try_recv() {
+                Ok(next) => command = next,
+                Err(_) => return Ok(()),
+            }
+        }
+        let done = self.on_command(command);
         self.take_in(done)
     }
 
