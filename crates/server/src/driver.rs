@@ -42,6 +42,9 @@ const WAITING_CALLS: usize = 64;
 /// How long a driver without a deadline sleeps.
 const FAR_OFF: Duration = Duration::from_secs(3600);
 
+/// Where somebody waits for what became of something.
+pub(crate) type Reply<T, E> = oneshot::Sender<Result<T, E>>;
+
 /// What a driver is asked to do. Small, because an idle session's queue has room for 32 of them.
 pub(crate) enum Command {
     /// Attach a client, which is told things through the outlet.
@@ -51,7 +54,7 @@ pub(crate) enum Command {
     /// Enter a message.
     Enter(Box<Outgoing>),
     /// End the session, because a client wants it.
-    End(Box<(AttachmentId, oneshot::Sender<Result<(), EndError>>)>),
+    End(Box<(AttachmentId, Reply<(), EndError>)>),
     /// Cut whoever is attached off without a word; says whether anybody was.
     Cut { reply: oneshot::Sender<bool> },
     /// Publish.
@@ -63,7 +66,7 @@ pub(crate) struct Utterance {
     pub(crate) publication: Publication,
     /// The agent that says it; none for a backend that speaks from outside.
     pub(crate) sitting: Option<u64>,
-    pub(crate) reply: oneshot::Sender<Result<Published, PublishError>>,
+    pub(crate) reply: Reply<Published, PublishError>,
 }
 
 /// What the answer to a call of the store means.
@@ -137,10 +140,10 @@ struct Driver {
     session: Session,
     commands: mpsc::Receiver<Command>,
     outlets: BTreeMap<AttachmentId, Outlet<Told>>,
-    entering: BTreeMap<Ticket, oneshot::Sender<Result<Entered, Failure<EnterRefused>>>>,
+    entering: BTreeMap<Ticket, Reply<Entered, Failure<EnterRefused>>>,
     /// Who waits for a publication, in the order of their tickets, which is nearly always that of the
     /// answers.
-    publishing: VecDeque<(Ticket, oneshot::Sender<Result<Published, PublishError>>)>,
+    publishing: VecDeque<(Ticket, Reply<Published, PublishError>)>,
     last_ticket: u64,
     /// The time when something last happened: what is taken in at once happened at the same time.
     now: Timestamp,

@@ -11,11 +11,10 @@ use rejoin_core::state::{
 };
 use rejoin_core::{AttachmentId, SessionId};
 use rejoin_store::{Body, Failure, PageLimit, Unavailable};
-use tokio::sync::oneshot;
 use tokio::time::sleep;
 use tracing::{Instrument as _, debug_span};
 
-use super::{Done, Driver};
+use super::{Done, Driver, Reply};
 use crate::attachment::Told;
 use crate::error::{EndError, append_refused, flatten};
 use crate::hook::{Cleanup, Lifecycle};
@@ -159,11 +158,7 @@ impl Driver {
     }
 
     /// Ends the session because a client wants it: it stays connected, everybody else is closed.
-    pub(super) fn end(
-        &mut self,
-        by: AttachmentId,
-        reply: oneshot::Sender<Result<(), EndError>>,
-    ) -> Done {
+    pub(super) fn end(&mut self, by: AttachmentId, reply: Reply<(), EndError>) -> Done {
         let (shared, id) = (Arc::clone(&self.shared), self.id.clone());
         self.client_lane.push(async move {
             let now = shared.clock.now();
