@@ -2,12 +2,14 @@
 //!
 //! One agent a client says events of 300 bytes as fast as they are taken; each is durable before it is
 //! sent. The peer is axum alone: the same bytes in a loop, a flush for each frame. The clients are the
-//! same code on both sides, on a thread of their own.
+//! same code on both sides, on a thread of their own, and so are the sockets' options: those of the
+//! binary, with which a flush sends. What the peer does where the operating system is left to gather what
+//! was flushed (Nagle's algorithm) is said beside it.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
@@ -20,13 +22,14 @@ use rejoin::core::page::Body;
 use rejoin::core::session::Publication;
 use rejoin::{Agent, Seat, Sessions};
 use serde::Deserialize;
+use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tokio_tungstenite::connect_async;
 use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
 use rejoin_bench::report::{Report, Wanted, median};
-use rejoin_bench::serving::{self, Serving};
+use rejoin_bench::serving::{self, Sending, Serving};
 use rejoin_bench::world::{self, EVENT_BYTES};
 
 const CLIENTS: usize = 100;
@@ -50,14 +53,20 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
     let store = Arc::new(world::open(directory.path(), 2 * AHEAD)?);
     let agent = Pusher { event: event(), rooms: Arc::clone(&rooms) };
     let ours = server.block_on(serving::sessions(Sessions::builder(store).agent(agent)))?;
-    let bare = server.block_on(bare())?;
-    let (mut pushed, mut peers) = (vec![], vec![]);
+    let bare = server.block_on(peer(Sending::AtOnce))?;
+    let gathered = server.block_on(peer(Sending::Together))?;
+    let (mut pushed, mut peers, mut gatherers) = (vec![], vec![], vec![]);
     for _ in 0..ROUNDS {
         peers.push(rate(bare.address, &rooms)?);
         pushed.push(rate(ours.address, &rooms)?);
+        gatherers.push(rate(gathered.address, &rooms)?);
     }
-    let (pushed, peers) = (median(pushed), median(peers));
-    let detail = format!("{pushed:.0} events/s to {CLIENTS} clients, axum alone {peers:.0}");
+    let (pushed, peers, gathered) = (median(pushed), median(peers), median(gatherers));
+    let detail = format!(
+        "{pushed:.0} events/s to {CLIENTS} clients, axum alone {peers:.0} with TCP_NODELAY as here, \
+         {gathered:.0} ({:.2}) without, where the kernel gathers the frames",
+        pushed / gathered
+    );
     let name = "push through the store, share of axum without one";
     report.figure(name, pushed / peers, Wanted::AtLeast(0.5), &detail);
     Ok(())
@@ -118,9 +127,9 @@ fn number(seat: &Seat) -> Option<usize> {
 }
 
 /// The peer: whoever connects is sent the event for ever.
-async fn bare() -> Result<Serving> {
+async fn peer(sending: Sending) -> Result<Serving> {
     let upgrade = |upgrade: WebSocketUpgrade| async move { upgrade.on_upgrade(push) };
-    serving::routes(Router::new().route("/ws", get(upgrade))).await
+    serving::routes(Router::new().route("/ws", get(upgrade)), sending).await
 }
 
 async fn push(socket: WebSocket) {
@@ -147,44 +156,52 @@ fn rate(server: SocketAddr, rooms: &Rooms) -> Result<f64> {
 }
 
 async fn clients(server: SocketAddr, rooms: Rooms) -> Result<f64> {
-    let count = Arc::new(AtomicU64::new(0));
+    let round = Arc::new(Round { rooms, events: AtomicU64::new(0), over: AtomicBool::new(false) });
     let mut tasks = JoinSet::new();
     for number in 0..CLIENTS {
         // What the last round left unread is not to be waited for.
-        let missing = AHEAD.saturating_sub(rooms[number].available_permits());
-        rooms[number].add_permits(missing);
-        tasks.spawn(client(server, number, Arc::clone(&rooms), Arc::clone(&count)));
+        let missing = AHEAD.saturating_sub(round.rooms[number].available_permits());
+        round.rooms[number].add_permits(missing);
+        tasks.spawn(client(server, number, Arc::clone(&round)));
     }
     tokio::time::sleep(WARM_UP).await;
-    let (started, before) = (Instant::now(), count.load(Ordering::Relaxed));
+    let (started, before) = (Instant::now(), round.events.load(Ordering::Relaxed));
     tokio::time::sleep(ROUND).await;
-    let events = count.load(Ordering::Relaxed) - before;
+    let events = round.events.load(Ordering::Relaxed) - before;
     let rate = events as f64 / started.elapsed().as_secs_f64();
-    if let Some(ended) = tasks.try_join_next() {
-        ended??; // none ends by itself
+    round.over.store(true, Ordering::Relaxed);
+    while let Some(ended) = tokio::time::timeout(ROUND, tasks.join_next()).await? {
+        ended??;
     }
     Ok(rate)
 }
 
-/// A client that counts and acks. The peer knows nothing of sessions, and is told the same.
-async fn client(
-    server: SocketAddr,
-    number: usize,
+/// What the clients of a round have in common.
+struct Round {
     rooms: Rooms,
-    count: Arc<AtomicU64>,
-) -> Result<()> {
+    /// Those that they got.
+    events: AtomicU64,
+    over: AtomicBool,
+}
+
+/// A client that counts and acks, and ends its session when the round is over: an agent whose client is
+/// gone would go on and take part in the next. The peer knows nothing of sessions, and is told the same.
+async fn client(server: SocketAddr, number: usize, round: Arc<Round>) -> Result<()> {
     let (mut socket, _) = connect_async(format!("ws://{server}/ws")).await?;
     let content = serde_json::json!({ "client_id": number.to_string() });
     let create = serde_json::json!({ "event": "user.create_session", "content": content });
     socket.send(Message::text(create.to_string())).await?;
-    let (mut session, mut events) = ("sess_none".to_owned(), 0);
+    let (mut session, mut events) = (NO_SESSION.to_owned(), 0);
     loop {
         let message = socket.next().await.context("the server has gone")??;
         let Message::Text(text) = message else { continue };
         if text.starts_with(r#"{"event":"agent.thinking""#) {
+            if round.over.load(Ordering::Relaxed) {
+                return end(socket, &session).await;
+            }
             events += 1;
-            count.fetch_add(1, Ordering::Relaxed);
-            rooms[number].add_permits(1);
+            round.events.fetch_add(1, Ordering::Relaxed);
+            round.rooms[number].add_permits(1);
             if events % ACK_EVERY == 0 {
                 let metadata = serde_json::json!({ "last_seq": events });
                 let ack = serde_json::json!({
@@ -199,4 +216,21 @@ async fn client(
             anyhow::ensure!(!text.contains(r#""code":"gap""#), "events were evicted unseen");
         }
     }
+}
+
+/// What the peer's clients are attached to.
+const NO_SESSION: &str = "sess_none";
+
+async fn end(mut socket: WebSocketStream<MaybeTlsStream<TcpStream>>, session: &str) -> Result<()> {
+    if session == NO_SESSION {
+        return Ok(());
+    }
+    let end = serde_json::json!({ "event": "user.end_session", "session_id": session });
+    socket.send(Message::text(end.to_string())).await?;
+    while let Some(message) = socket.next().await {
+        if message?.to_text()?.starts_with(r#"{"event":"agent.session_ended""#) {
+            return Ok(());
+        }
+    }
+    anyhow::bail!("the server has gone")
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use axum::Router;
+use axum::serve::ListenerExt as _;
 use rejoin::core::keys::{KeyRing, SecretKey};
 use rejoin::service::{Service, ServiceSettings};
 use rejoin::web::{self, WebSettings};
@@ -33,13 +34,27 @@ pub async fn sessions(builder: Builder) -> Result<Serving> {
     let keys = Arc::new(KeyRing::new(secret.ok().context("it is long enough")?, vec![]));
     let settings = ServiceSettings::default();
     let service = Service::new(sessions, Arc::new(move || Arc::clone(&keys)), settings);
-    routes(web::router(service, Arc::new(Open), WebSettings::default())).await
+    let router = web::router(service, Arc::new(Open), WebSettings::default());
+    routes(router, Sending::AtOnce).await
+}
+
+/// When what is written to a socket leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sending {
+    /// At once (`TCP_NODELAY`), as the binary has it.
+    AtOnce,
+    /// When the last packet was acknowledged, or a packet is full (Nagle's algorithm), as the operating
+    /// system has it unless it is told otherwise. A flush then flushes nothing.
+    Together,
 }
 
 /// Serves these routes.
-pub async fn routes(routes: Router) -> Result<Serving> {
+pub async fn routes(routes: Router, sending: Sending) -> Result<Serving> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
+    let listener = listener.tap_io(move |stream| {
+        let _ = stream.set_nodelay(sending == Sending::AtOnce);
+    });
     let service = routes.into_make_service_with_connect_info::<SocketAddr>();
     let task = tokio::spawn(async move {
         let _ = axum::serve(listener, service).await;

@@ -144,16 +144,31 @@ fn a_parked_session_has_no_deadline_of_its_own() {
 }
 
 #[test]
-fn who_ended_the_session_stays_connected_and_everybody_else_is_closed() {
+fn who_ended_the_session_stays_connected() {
     let mut live = live(Settings::default());
-    live.store_is_slow = true;
-    live.comes_back(B, 0);
-    live.all_heard();
     live.happens(Input::Ended { by: Some(A) });
     assert_eq!(live.heard_by("A"), ["ended"]);
-    assert_eq!(live.heard_by("B"), ["ended", "closed 4101"]);
     assert_eq!(live.heard_by("agent"), ["stop"]);
     assert!(live.session().is_over());
+}
+
+#[test]
+fn who_is_about_to_attach_when_the_session_ends_is_refused_once_the_store_has_answered() {
+    for attached_before_the_end in [true, false] {
+        let mut live = live(Settings::default());
+        live.store_is_slow = true;
+        if !attached_before_the_end {
+            live.store.end(&ended_by_user(START)).unwrap();
+        }
+        live.comes_back(B, 0);
+        live.happens(Input::Ended { by: None });
+        assert_eq!(live.heard_by("A"), ["ended", "closed 4101"]);
+        assert!(live.heard_by("B").is_empty(), "nobody knows yet what became of it");
+        assert!(!live.session().is_idle(), "somebody waits");
+        live.store_answers();
+        assert_eq!(live.heard_by("B"), ["refused: the session has ended", "not attached"]);
+        assert!(live.session().is_idle());
+    }
 }
 
 #[test]

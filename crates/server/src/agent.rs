@@ -12,7 +12,7 @@ use rejoin_core::{InSeq, SessionId, Term, Timestamp};
 use rejoin_store::Unavailable;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::driver::Command;
+use crate::driver::{Command, Utterance};
 use crate::error::PublishError;
 use crate::shared::Shared;
 
@@ -188,8 +188,8 @@ impl Voice {
     /// commits.
     pub async fn say(&self, publication: Publication) -> Result<Saying, PublishError> {
         let (reply, answer) = oneshot::channel();
-        let (publication, sitting) = (Box::new(publication), Some(self.sitting));
-        let command = Command::Publish { publication, sitting, reply };
+        let utterance = Utterance { publication, sitting: Some(self.sitting), reply };
+        let command = Command::Publish(Box::new(utterance));
         self.driver.send(command).await.map_err(|_| crate::error::gone())?;
         Ok(Saying(answer))
     }

@@ -7,10 +7,12 @@ use rejoin_core::session::{Input, LeaveReason, Message, Tell};
 use rejoin_core::state::{EnterRefused, Entered};
 use rejoin_core::{AttachmentId, Seq, SessionId};
 use rejoin_store::{Failure, Unavailable};
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::driver::Command;
 use crate::error::{EndError, Gone};
+use crate::outlet::Inlet;
 
 /// Tells that may wait for a transport. A page of events is one, and no second page is read before
 /// the first was taken; the rest are heartbeats and notices, of which a client that lives never lets
@@ -29,7 +31,7 @@ pub enum Told {
 /// A client's attachment to a session. Dropping it parks the session, if no other client is attached.
 #[derive(Debug)]
 pub struct Attachment {
-    pub(crate) told: mpsc::Receiver<Told>,
+    pub(crate) told: Inlet<Told>,
     pub(crate) line: Line,
 }
 
@@ -50,7 +52,7 @@ impl Attachment {
 
     /// What the client is to be told next; nothing once the attachment is over.
     pub async fn next(&mut self) -> Option<Told> {
-        self.told.recv().await
+        self.told.take().await
     }
 
     /// How many things it is to be told wait to be taken.
@@ -121,13 +123,20 @@ impl Line {
     /// Ends the session; returns once that is durable. The attachment is told so and is over.
     pub async fn end(&self) -> Result<(), EndError> {
         let (reply, answer) = oneshot::channel();
-        let command = Command::End { by: self.id, reply };
+        let command = Command::End(Box::new((self.id, reply)));
         self.driver.send(command).await.map_err(|_| crate::error::gone())?;
         answer.await.map_err(|_| crate::error::gone())?
     }
 
     async fn input(&self, input: Input) -> Result<(), Gone> {
-        self.driver.send(Command::Input(input)).await.map_err(|_| Gone)
+        match self.driver.try_send(Command::Input(Box::new(input))) {
+            Ok(()) => Ok(()),
+            Err(TrySendError::Closed(_)) => Err(Gone),
+            // In a box, because it is rare and every idle connection would have room for it.
+            Err(TrySendError::Full(input)) => {
+                Box::pin(self.driver.send(input)).await.map_err(|_| Gone)
+            }
+        }
     }
 }
 
@@ -135,7 +144,8 @@ impl Drop for Attachment {
     fn drop(&mut self) {
         // The driver notices the closed channel whenever it is awake; this wakes it. If its queue is
         // full it is awake.
-        let _ = self.line.driver.try_send(Command::Input(Input::Left { attachment: self.line.id }));
+        let left = Box::new(Input::Left { attachment: self.line.id });
+        let _ = self.line.driver.try_send(Command::Input(left));
     }
 }
 

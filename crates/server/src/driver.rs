@@ -5,12 +5,10 @@
 mod carry_out;
 mod seat;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
-use futures_util::stream::FuturesUnordered;
 use rejoin_core::codes::CloseCode;
 use rejoin_core::limits::WAITING_PUBLICATIONS;
 use rejoin_core::record::Record;
@@ -18,7 +16,7 @@ use rejoin_core::session::{
     AttachRequest, Input, LeaveReason, Publication, Published, Session, Ticket,
 };
 use rejoin_core::state::{EnterRefused, Entered};
-use rejoin_core::{AttachmentId, SessionId};
+use rejoin_core::{AttachmentId, SessionId, Timestamp};
 use rejoin_store::{Failure, Unavailable};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::sleep_until;
@@ -27,12 +25,16 @@ use self::seat::{Leased, SeatKeeper};
 use crate::agent::{Agent, Start};
 use crate::attachment::{Outgoing, Told};
 use crate::error::{EndError, PublishError};
-use crate::lane::{Call, Lane};
+use crate::lane::{Lane, Pool};
 use crate::metrics::Counted;
+use crate::outlet::Outlet;
 use crate::shared::Shared;
 
 /// Commands that may wait for a driver; beyond that whoever asks waits.
 pub(crate) const WAITING_COMMANDS: usize = 256;
+
+/// Commands that are taken in one after the other, before anything else gets a look.
+const COMMANDS_AT_ONCE: usize = 64;
 
 /// Calls of the client's side that may wait for the store; beyond that no command is taken.
 const WAITING_CALLS: usize = 64;
@@ -40,25 +42,31 @@ const WAITING_CALLS: usize = 64;
 /// How long a driver without a deadline sleeps.
 const FAR_OFF: Duration = Duration::from_secs(3600);
 
-/// What a driver is asked to do.
+/// Where somebody waits for what became of something.
+pub(crate) type Reply<T, E> = oneshot::Sender<Result<T, E>>;
+
+/// What a driver is asked to do. Small, because an idle session's queue has room for 32 of them.
 pub(crate) enum Command {
-    /// Attach a client, which is told things through `outlet`.
-    Attach { request: Box<AttachRequest>, outlet: mpsc::Sender<Told> },
+    /// Attach a client, which is told things through the outlet.
+    Attach(Box<(AttachRequest, Outlet<Told>)>),
     /// Take in what happened.
-    Input(Input),
+    Input(Box<Input>),
     /// Enter a message.
     Enter(Box<Outgoing>),
     /// End the session, because a client wants it.
-    End { by: AttachmentId, reply: oneshot::Sender<Result<(), EndError>> },
+    End(Box<(AttachmentId, Reply<(), EndError>)>),
     /// Cut whoever is attached off without a word; says whether anybody was.
     Cut { reply: oneshot::Sender<bool> },
     /// Publish.
-    Publish {
-        publication: Box<Publication>,
-        /// The agent that says it; none for a backend that speaks from outside.
-        sitting: Option<u64>,
-        reply: oneshot::Sender<Result<Published, PublishError>>,
-    },
+    Publish(Box<Utterance>),
+}
+
+/// What is to be published.
+pub(crate) struct Utterance {
+    pub(crate) publication: Publication,
+    /// The agent that says it; none for a backend that speaks from outside.
+    pub(crate) sitting: Option<u64>,
+    pub(crate) reply: Reply<Published, PublishError>,
 }
 
 /// What the answer to a call of the store means.
@@ -83,14 +91,28 @@ pub(crate) async fn drive(
     handle: mpsc::Sender<Command>,
 ) {
     // Forgotten last, when the queue is closed; also if something below panics.
-    let _registered = Registered { shared: Arc::clone(&shared), id: id.clone() };
-    let commands = commands; // dropped before that, as an argument would not be
+    let registered = Registered { shared, id };
+    if let Some(driver) = begin(&registered, commands, handle).await {
+        driver.run().await;
+    }
+}
+
+/// Apart from the rest, so that a live session has no room for what only its beginning needs.
+async fn begin(
+    registered: &Registered,
+    commands: mpsc::Receiver<Command>,
+    handle: mpsc::Sender<Command>,
+) -> Option<Box<Driver>> {
+    let Registered { shared, id } = registered;
     // Read only now that nobody else in this process can change the session: what a caller has read
     // before may be older than what the driver before us did.
-    match shared.store.session(&id).await {
-        Ok(Some(record)) => Driver::new(shared, record, commands, handle).run().await,
-        Ok(None) => {}
-        Err(unavailable) => not_served(&id, &unavailable),
+    match shared.store.session(id).await {
+        Ok(Some(record)) => Some(Driver::new(Arc::clone(shared), record, commands, handle)),
+        Ok(None) => None,
+        Err(unavailable) => {
+            not_served(id, &unavailable);
+            None
+        }
     }
 }
 
@@ -117,16 +139,20 @@ struct Driver {
     stop: watch::Receiver<bool>,
     session: Session,
     commands: mpsc::Receiver<Command>,
-    outlets: BTreeMap<AttachmentId, mpsc::Sender<Told>>,
-    entering: BTreeMap<Ticket, oneshot::Sender<Result<Entered, Failure<EnterRefused>>>>,
-    publishing: BTreeMap<Ticket, oneshot::Sender<Result<Published, PublishError>>>,
+    outlets: BTreeMap<AttachmentId, Outlet<Told>>,
+    entering: BTreeMap<Ticket, Reply<Entered, Failure<EnterRefused>>>,
+    /// Who waits for a publication, in the order of their tickets, which is nearly always that of the
+    /// answers.
+    publishing: VecDeque<(Ticket, Reply<Published, PublishError>)>,
     last_ticket: u64,
+    /// The time when something last happened: what is taken in at once happened at the same time.
+    now: Timestamp,
     /// Writes of the client's side, in order.
     client_lane: Lane<Done>,
     /// Writes of the agent's side, in order.
     agent_lane: Lane<Done>,
     /// Reads, in any order.
-    reads: FuturesUnordered<Call<Done>>,
+    reads: Pool<Done>,
     seat: SeatKeeper,
     /// While a client is attached.
     attached: Counted,
@@ -141,6 +167,7 @@ impl Driver {
         commands: mpsc::Receiver<Command>,
         handle: mpsc::Sender<Command>,
     ) -> Box<Self> {
+        let now = shared.clock.now();
         let attached = Counted::by(&shared.metrics.attached);
         let at_work = Counted::by(&shared.metrics.working);
         Box::new(Self {
@@ -151,11 +178,12 @@ impl Driver {
             commands,
             outlets: BTreeMap::new(),
             entering: BTreeMap::new(),
-            publishing: BTreeMap::new(),
+            publishing: VecDeque::new(),
             last_ticket: 0,
+            now,
             client_lane: Lane::new(),
             agent_lane: Lane::new(),
-            reads: FuturesUnordered::new(),
+            reads: Pool::new(),
             seat: SeatKeeper::new(handle),
             attached,
             at_work,
@@ -198,12 +226,35 @@ impl Driver {
             biased;
             done = self.client_lane.next() => done,
             done = self.agent_lane.next() => done,
-            Some(done) = self.reads.next() => done,
+            done = self.reads.next() => done,
             event = self.seat.event() => self.on_seat_event(event),
             () = stopped(&mut self.stop) => Done::Nothing,
             () = sleep_until(wake) => Done::Happened(Input::Tick),
-            Some(command) = self.commands.recv(), if takes_commands => self.on_command(command),
+            Some(command) = self.commands.recv(), if takes_commands => {
+                self.now = self.shared.clock.now();
+                return self.take_commands(command);
+            }
         };
+        self.now = self.shared.clock.now();
+        self.take_in(done)
+    }
+
+    /// Takes in what is in the queue, some at once: waiting for each anew costs more than most of them
+    /// do.
+    fn take_commands(&mut self, mut command: Command) -> Result<(), Unavailable> {
+        for _ in 1..COMMANDS_AT_ONCE {
+            let done = self.on_command(command);
+            self.take_in(done)?;
+            self.carry_out_all();
+            if !self.takes_commands() {
+                return Ok(());
+            }
+            match self.commands.try_recv() {
+                Ok(next) => command = next,
+                Err(_) => return Ok(()),
+            }
+        }
+        let done = self.on_command(command);
         self.take_in(done)
     }
 
@@ -222,7 +273,7 @@ impl Driver {
         if let Input::Left { attachment } = &input {
             self.outlets.remove(attachment);
         }
-        self.session.handle(input, self.shared.clock.now());
+        self.session.handle(input, self.now);
     }
 
     /// A client whose attachment was dropped has left, whether or not there was room to say so; but not
@@ -243,7 +294,7 @@ impl Driver {
         self.commands.close();
         while let Ok(command) = self.commands.try_recv() {
             // Clients are told why before they are closed, however little there was to wait for.
-            if matches!(command, Command::Input(Input::Drain)) {
+            if matches!(&command, Command::Input(input) if matches!(**input, Input::Drain)) {
                 self.handle(Input::Drain);
             }
             // Whoever waits for anything else is told that the session is not served any more.
@@ -268,6 +319,7 @@ impl Driver {
                 event = self.seat.event() => self.on_seat_event(event),
                 () = sleep_until(self.shared.clock.instant(overdue)) => Done::Nothing,
             };
+            self.now = self.shared.clock.now();
             if !matches!(done, Done::Start(_)) {
                 self.take_in(done)?;
             }
@@ -316,27 +368,32 @@ impl Driver {
 
     fn on_command(&mut self, command: Command) -> Done {
         match command {
-            Command::Attach { request, outlet } => {
+            Command::Attach(arrival) => {
+                let (request, outlet) = *arrival;
                 self.outlets.insert(request.attachment, outlet);
-                Done::Happened(Input::Attach(request))
+                Done::Happened(Input::Attach(Box::new(request)))
             }
-            Command::Input(input) => Done::Happened(input),
+            Command::Input(input) => Done::Happened(*input),
             Command::Enter(outgoing) => {
                 let ticket = self.next_ticket();
                 let (message, reply) = outgoing.into_message(ticket);
                 self.entering.insert(ticket, reply);
                 Done::Happened(Input::Message(Box::new(message)))
             }
-            Command::End { by, reply } => self.end(by, reply),
+            Command::End(request) => {
+                let (by, reply) = *request;
+                self.end(by, reply)
+            }
             Command::Cut { reply } => {
                 let attached = self.outlets.keys().copied().collect::<Vec<_>>();
                 let _ = reply.send(!attached.is_empty());
                 attached.into_iter().for_each(|attachment| self.handle(Input::Left { attachment }));
                 Done::Nothing
             }
-            Command::Publish { publication, sitting, reply } => {
+            Command::Publish(utterance) => {
+                let Utterance { publication, sitting, reply } = *utterance;
                 let ticket = self.next_ticket();
-                self.publishing.insert(ticket, reply);
+                self.publishing.push_back((ticket, reply));
                 self.publish(ticket, sitting, publication)
             }
         }

@@ -4,11 +4,9 @@
 //! metadata last, everything else as it came. The rest of the envelope (session, seq, id, time) is
 //! known to the store and joined on when it is sent, which so takes two copies and no parsing.
 
-use std::fmt::Write as _;
-
 use rejoin_core::page::{Body, StoredEvent};
 use rejoin_core::session::Publication;
-use rejoin_core::{EventId, InSeq, LogId, SessionId};
+use rejoin_core::{EventId, InSeq, LogId, Seq, SessionId, Timestamp};
 use serde::Deserialize;
 use serde::de::{MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -127,29 +125,55 @@ pub fn check_depth(text: &[u8]) -> Result<(), EventRefused> {
     Ok(())
 }
 
-/// The envelope of a stored event, complete, as one line of JSON.
+/// The envelope of one stored event, complete, as one line of JSON; [`Envelopes`] does it for many.
 pub fn envelope(session: &SessionId, log: LogId, event: &StoredEvent, replayed: bool) -> String {
-    let stored = std::str::from_utf8(&event.body).unwrap_or(UNREADABLE);
-    let name_at = r#"{"event":""#.len();
-    let name_end = stored[name_at..].find('"').map_or(stored.len(), |end| name_at + end + 1);
-    let (name, rest) = stored.split_at(name_end);
-    let mut text = String::with_capacity(stored.len() + 200);
-    let id = EventId { log, seq: event.seq };
-    let (seq, at) = (event.seq, event.at);
-    let written = write!(
-        text,
-        r#"{name},"session_id":"{session}","seq":{seq},"event_id":"{id}","timestamp":"{at}""#
-    );
-    debug_assert!(written.is_ok(), "a string takes everything");
-    match replayed.then(|| rest.strip_suffix("}}")).flatten() {
-        Some(open) => {
-            text.push_str(open);
-            text.push_str(if open.ends_with('{') { "" } else { "," });
-            text.push_str(r#""replayed":true}}"#);
-        }
-        None => text.push_str(rest),
+    Envelopes::of(session, log).envelope(event, replayed)
+}
+
+/// Puts events of one session into envelopes. What these have in common is written once.
+#[derive(Debug)]
+pub struct Envelopes {
+    /// From behind the name to before the seq.
+    session: String,
+    /// From there to before the seq in the event's id.
+    id: String,
+    /// From there to the end of the time, which is that of the last event.
+    time: String,
+    at: Timestamp,
+}
+
+impl Envelopes {
+    /// For the events of this session's log.
+    pub fn of(session: &SessionId, log: LogId) -> Self {
+        let session = format!(r#","session_id":"{session}","seq":"#);
+        let id = EventId { log, seq: Seq::ZERO }.to_string();
+        let id = format!(r#","event_id":"{}"#, id.strip_suffix('0').unwrap_or(&id));
+        let at = Timestamp::default();
+        Self { session, id, time: behind_seq(at), at }
     }
-    text
+
+    /// The event in its envelope, as one line of JSON.
+    pub fn envelope(&mut self, event: &StoredEvent, replayed: bool) -> String {
+        if event.at != self.at {
+            (self.time, self.at) = (behind_seq(event.at), event.at);
+        }
+        let stored = std::str::from_utf8(&event.body).unwrap_or(UNREADABLE);
+        let name_at = r#"{"event":""#.len();
+        let name_end = stored[name_at..].find('"').map_or(stored.len(), |end| name_at + end + 1);
+        let (name, rest) = stored.split_at(name_end);
+        let (rest, end) = match replayed.then(|| rest.strip_suffix("}}")).flatten() {
+            Some(open) if open.ends_with('{') => (open, r#""replayed":true}}"#),
+            Some(open) => (open, r#","replayed":true}}"#),
+            None => (rest, ""),
+        };
+        let seq = event.seq.to_string();
+        let parts = [name, &self.session, &seq, &self.id, &seq, &self.time, rest, end];
+        parts.concat() // of exactly its length, so that it becomes a frame without another copy
+    }
+}
+
+fn behind_seq(at: Timestamp) -> String {
+    format!(r#"","timestamp":"{at}""#)
 }
 
 /// Stands for bytes that are no event: somebody wrote into the log past this file.
@@ -260,8 +284,6 @@ impl<'de> Visitor<'de> for MembersVisitor {
 
 #[cfg(test)]
 mod tests {
-    use rejoin_core::{Seq, Timestamp};
-
     use super::*;
 
     fn stored(text: &str) -> String {

@@ -53,6 +53,7 @@ mod hook;
 mod lane;
 pub mod mcp;
 mod metrics;
+mod outlet;
 mod post;
 mod random;
 mod reaper;

@@ -24,7 +24,7 @@ use crate::agent::Agent;
 use crate::agents::AgentCounts;
 use crate::attachment::{Attachment, Line, Outgoing, WAITING_TELLS};
 use crate::clock::Clock;
-use crate::driver::Command;
+use crate::driver::{Command, Utterance};
 use crate::error::{AttachError, CreateError, EndError, PublishError};
 use crate::hook::{Claims, Lifecycle, SessionHook};
 use crate::mcp::Hubs;
@@ -33,7 +33,7 @@ use crate::service::WeakService;
 use crate::shared::{Agents, Drivers, Shared};
 use crate::tasks::Tasks;
 use crate::watch::{Watch, Watches};
-use crate::{asking, random, reaper};
+use crate::{asking, outlet, random, reaper};
 
 /// How long drivers, agents and hooks have to end when the server is closed.
 const LAST_CALLS: Duration = Duration::from_secs(5);
@@ -285,9 +285,9 @@ impl Sessions {
             token: client.token,
             now: self.shared.clock.now(),
         };
-        let request = Box::new(AttachRequest { attachment, attach, asked: client.asked, interest });
-        let (outlet, told) = mpsc::channel(WAITING_TELLS);
-        let driver = self.shared.ask(id, Command::Attach { request, outlet }).await?;
+        let request = AttachRequest { attachment, attach, asked: client.asked, interest };
+        let (outlet, told) = outlet::queue(WAITING_TELLS);
+        let driver = self.shared.ask(id, Command::Attach(Box::new((request, outlet)))).await?;
         let line = Line { id: attachment, session: id.clone(), driver };
         Ok(Attachment { told, line })
     }
@@ -300,8 +300,8 @@ impl Sessions {
     ) -> Result<Published, PublishError> {
         self.shared.store.session(id).await?.ok_or(Failure::NotFound)?;
         let (reply, answer) = oneshot::channel();
-        let publication = Box::new(publication);
-        self.shared.ask(id, Command::Publish { publication, sitting: None, reply }).await?;
+        let utterance = Box::new(Utterance { publication, sitting: None, reply });
+        self.shared.ask(id, Command::Publish(utterance)).await?;
         answer.await.map_err(|_| crate::error::gone())?
     }
 
@@ -447,7 +447,7 @@ impl Sessions {
     /// Tells every client that the server is going down and will be back.
     pub async fn drain(&self) {
         let tell = async |driver: mpsc::Sender<Command>| {
-            let _ = driver.send(Command::Input(Input::Drain)).await;
+            let _ = driver.send(Command::Input(Box::new(Input::Drain))).await;
         };
         join_all(self.shared.drivers.all().into_iter().map(tell)).await;
     }

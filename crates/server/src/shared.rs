@@ -95,7 +95,7 @@ impl Shared {
     /// Starts a session's driver if it has none, to look whether there is something to do.
     pub(crate) fn wake(self: &Arc<Self>, id: &SessionId) {
         if !self.is_stopping() {
-            self.offer(id, Command::Input(Input::Tick));
+            self.offer(id, Command::Input(Box::new(Input::Tick)));
         }
     }
 
@@ -144,7 +144,7 @@ impl Shared {
     /// Tells a session's driver, if it has one, how the session has ended; wakes whoever watches it.
     pub(crate) async fn tell_driver(&self, id: &SessionId, end: Input) {
         if let Some(driver) = self.drivers.get(id) {
-            let _ = driver.send(Command::Input(end)).await;
+            let _ = driver.send(Command::Input(Box::new(end))).await;
         }
         self.watches.stir(id);
     }

@@ -90,7 +90,6 @@ impl Server {
         self.last_ticket += 1;
         let ticket = Ticket(self.last_ticket);
         live.publishing.insert(ticket, ());
-        let publication = Box::new(publication);
         self.feed(id, Input::Publish { ticket, publication }, around);
     }
 

@@ -6,7 +6,7 @@ use crate::ids::AttachmentId;
 use crate::lifetime::Verdict;
 use crate::limits;
 use crate::position::{Generation, Seq};
-use crate::record::{Record, SnapshotMark};
+use crate::record::{Ending, Record, SnapshotMark};
 use crate::resume::{self, Asked, Gap, Resume};
 use crate::state::{Attach, AttachRefused, Attached, Detach, UsedToken};
 use crate::time::Timestamp;
@@ -80,7 +80,7 @@ impl Session {
         let pulse = super::deadlines::Pulse::starting(now, &self.settings);
         let reader = super::deliver::Reader::default();
         let waiting = Attachment { generation: None, asked, interest, reader, pulse };
-        self.attachments.insert(attachment, waiting);
+        self.attachments.insert(attachment, Box::new(waiting));
         self.emit(Output::Attach { attachment, attach: Box::new(attach) });
     }
 
@@ -91,16 +91,19 @@ impl Session {
         now: Timestamp,
     ) {
         let attached = match answer {
-            Ok(attached) => attached,
-            Err(refused) => {
-                self.attachments.remove(&attachment);
-                self.tell(attachment, Tell::Refused(refused));
-                return self.leave(attachment, LeaveReason::Refused);
+            // It was attached, and before that was known here the session ended, or was replaced: then
+            // it has been told.
+            Ok(_) if self.ended => {
+                if self.attachments.contains_key(&attachment) {
+                    self.refuse(attachment, AttachRefused::Ended(Ending::Closed));
+                }
+                return;
             }
+            Ok(attached) => attached,
+            Err(refused) => return self.refuse(attachment, refused),
         };
-        if self.ended || attached.record.generation < self.record.generation {
-            // Another one attached after it, or replaced the session, and was heard of first: this one
-            // is history already.
+        if attached.record.generation < self.record.generation {
+            // Another one attached after it and was heard of first: this one is history already.
             self.attachments.remove(&attachment);
             return self.supersede(attachment);
         }
@@ -112,6 +115,12 @@ impl Session {
             None => return self.park(attached.record.generation, now),
         }
         self.confirm(attachment, attached, now);
+    }
+
+    fn refuse(&mut self, attachment: AttachmentId, refused: AttachRefused) {
+        self.attachments.remove(&attachment);
+        self.tell(attachment, Tell::Refused(refused));
+        self.leave(attachment, LeaveReason::Refused);
     }
 
     /// Tells a client that it is attached, and where it goes on.
@@ -196,16 +205,18 @@ impl Session {
 
     /// Takes over what the store has just shown, without forgetting what it has confirmed since.
     pub(super) fn note(&mut self, seen: &Record) {
-        let known = self.record.clone();
-        if seen.generation > known.generation {
-            self.record = seen.clone();
-        }
         let record = &mut self.record;
-        (record.head, record.acked) = (known.head.max(seen.head), known.acked.max(seen.acked));
-        (record.in_head, record.covered) =
-            (known.in_head.max(seen.in_head), known.covered.max(seen.covered));
-        record.oldest = known.oldest.max(seen.oldest);
+        let (head, acked) = (record.head.max(seen.head), record.acked.max(seen.acked));
+        let (in_head, covered) =
+            (record.in_head.max(seen.in_head), record.covered.max(seen.covered));
+        let oldest = record.oldest.max(seen.oldest);
         let newest = |mark: &SnapshotMark| (mark.in_seq, mark.seq);
-        record.snapshot = known.snapshot.into_iter().chain(seen.snapshot).max_by_key(newest);
+        let snapshot = record.snapshot.into_iter().chain(seen.snapshot).max_by_key(newest);
+        if seen.generation > record.generation {
+            *record = seen.clone();
+        }
+        (record.head, record.acked, record.oldest) = (head, acked, oldest);
+        (record.in_head, record.covered) = (in_head, covered);
+        record.snapshot = snapshot;
     }
 }

@@ -94,8 +94,8 @@ impl Session {
         client.reader.cursor = last;
         client.reader.busy = true;
         let boundary = client.reader.replay.map_or(Seq::ZERO, |replay| replay.to);
-        let (replayed, live): (Vec<_>, Vec<_>) =
-            page.events.into_iter().partition(|event| event.seq <= boundary);
+        let mut replayed = page.events;
+        let live = replayed.split_off(replayed.partition_point(|event| event.seq <= boundary));
         if !replayed.is_empty() {
             self.tell(attachment, Tell::Events { events: replayed, replayed: true });
         }

@@ -149,7 +149,7 @@ pub enum Input {
         /// Who waits for it.
         ticket: Ticket,
         /// What it says.
-        publication: Box<Publication>,
+        publication: Publication,
     },
     /// The store answered the [`Output::Append`]; there is never more than one on its way.
     Appended(Result<Appended, AppendRefused>),
@@ -351,7 +351,8 @@ pub struct Session {
     settings: Settings,
     /// The session as the store last showed it, moved on by what the store has confirmed since.
     record: Record,
-    attachments: BTreeMap<AttachmentId, Attachment>,
+    /// Each in a box: a map has room for eleven where there is one.
+    attachments: BTreeMap<AttachmentId, Box<Attachment>>,
     agent: AgentSide,
     /// When a changed state may be sent by itself, and whether one waits to be.
     export: deadlines::Export,
@@ -396,7 +397,7 @@ impl Session {
             Input::Took { in_seq } => self.on_took(in_seq, now),
             Input::AgentIdle => self.on_agent_idle(now),
             Input::Entries { after, entries } => self.on_entries(after, entries),
-            Input::Publish { ticket, publication } => self.on_publish(ticket, *publication, now),
+            Input::Publish { ticket, publication } => self.on_publish(ticket, publication, now),
             Input::Appended(answer) => self.on_appended(answer, now),
             Input::Ended { by } => self.on_ended(by),
             Input::Replaced => self.on_replaced(),
@@ -407,7 +408,11 @@ impl Session {
 
     /// The next thing to do, in order; nothing if all is done.
     pub fn poll_output(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
+        let output = self.outputs.pop_front();
+        if output.is_none() {
+            self.outputs = VecDeque::new(); // most sessions are idle most of the time
+        }
+        output
     }
 
     /// The session as far as this process knows it.
@@ -445,10 +450,12 @@ impl Session {
         self.emit(Output::Tell { attachment, tell });
     }
 
-    /// The session is over: whoever asked for it stays connected, everybody else is closed.
+    /// The session is over: whoever asked for it stays connected, everybody else is closed. Whoever is
+    /// about to attach is answered when the store has answered: it is refused, whichever came first.
     fn on_ended(&mut self, by: Option<AttachmentId>) {
         self.ended = true;
-        for attachment in std::mem::take(&mut self.attachments).into_keys() {
+        let attached = self.attachments.extract_if(.., |_, client| client.generation.is_some());
+        for attachment in attached.map(|(id, _)| id).collect::<Vec<_>>() {
             self.tell(attachment, Tell::Ended);
             if Some(attachment) != by {
                 self.leave(attachment, LeaveReason::Closed(CloseCode::SessionEnded));

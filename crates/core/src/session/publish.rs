@@ -260,9 +260,11 @@ impl Session {
             return;
         }
         let first = self.record.head.next();
-        let (events, snapshot, covers, named, key) = (vec![], None, None, false, None);
+        let events = Vec::with_capacity(self.agent.waiting.len());
+        let (snapshot, covers, named, key) = (None, None, false, None);
         let mut append = Append { term, first, events, snapshot, covers, named, key, now };
         let mut bytes = 0;
+        self.agent.in_flight.reserve(self.agent.waiting.len());
         while bytes < limits::APPEND_BYTES
             && append.snapshot.is_none() // a state stands for the position right after its events
             && append.key.is_none()

@@ -217,7 +217,7 @@ impl Live {
 
     pub fn publishes(&mut self, publication: Publication) {
         let ticket = self.next_ticket();
-        self.happens(Input::Publish { ticket, publication: Box::new(publication) });
+        self.happens(Input::Publish { ticket, publication });
     }
 
     // The store.

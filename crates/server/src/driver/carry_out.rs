@@ -10,15 +10,14 @@ use rejoin_core::state::{
 };
 use rejoin_core::{AttachmentId, SessionId};
 use rejoin_store::{Body, Failure, PageLimit, Unavailable};
-use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::oneshot;
 use tracing::{Instrument as _, debug_span};
 
-use super::{Done, Driver};
+use super::{Done, Driver, Reply};
 use crate::asking;
 use crate::attachment::Told;
 use crate::error::{EndError, append_refused, flatten};
 use crate::hook::Lifecycle;
+use crate::outlet::NotPut;
 use crate::shared::Shared;
 
 impl Driver {
@@ -40,7 +39,7 @@ impl Driver {
             Output::Append(append) => self.append(*append),
             Output::Read { attachment, after } => {
                 let (shared, id) = (Arc::clone(&self.shared), self.id.clone());
-                self.reads.push(Box::pin(async move {
+                self.reads.push(async move {
                     match shared.store.read(&id, after, PageLimit::default()).await {
                         Ok(page) => {
                             let page = page.map(Box::new);
@@ -48,17 +47,17 @@ impl Driver {
                         }
                         Err(unavailable) => Done::Failed(unavailable),
                     }
-                }));
+                });
             }
             Output::ReadEntries { after } => {
                 let (shared, id) = (Arc::clone(&self.shared), self.id.clone());
-                self.reads.push(Box::pin(async move {
+                self.reads.push(async move {
                     let limit = rejoin_core::limits::HAND_ENTRIES;
                     match shared.store.entries(&id, after, limit).await {
                         Ok(entries) => Done::Happened(Input::Entries { after, entries }),
                         Err(unavailable) => Done::Failed(unavailable),
                     }
-                }));
+                });
             }
             Output::Hand(entries) => self.seat.hand(entries),
             Output::StopAgent => self.seat.stop(self.session.is_over(), self.shared.clock.now()),
@@ -166,11 +165,7 @@ impl Driver {
     }
 
     /// Ends the session because a client wants it: it stays connected, everybody else is closed.
-    pub(super) fn end(
-        &mut self,
-        by: AttachmentId,
-        reply: oneshot::Sender<Result<(), EndError>>,
-    ) -> Done {
+    pub(super) fn end(&mut self, by: AttachmentId, reply: Reply<(), EndError>) -> Done {
         let (shared, id) = (Arc::clone(&self.shared), self.id.clone());
         self.client_lane.push(async move {
             let now = shared.clock.now();
@@ -228,7 +223,8 @@ impl Driver {
         if matches!(result, Err(PublishRefused::Refused(AppendRefused::Ended(_)))) {
             self.seat.session_is_over();
         }
-        if let Some(reply) = self.publishing.remove(&ticket) {
+        let found = self.publishing.binary_search_by_key(&ticket, |(ticket, _)| *ticket);
+        if let Some((_, reply)) = found.ok().and_then(|index| self.publishing.remove(index)) {
             let _ = reply.send(result.map_err(Failure::Refused));
         }
     }
@@ -236,17 +232,17 @@ impl Driver {
     /// Tells a client something. One that lets things pile up is cut off.
     fn tell(&mut self, attachment: AttachmentId, tell: Tell) {
         let Some(outlet) = self.outlets.get(&attachment) else { return };
-        match outlet.try_send(Told::Tell(tell)) {
+        match outlet.put(Told::Tell(tell)) {
             Ok(()) => {}
-            Err(TrySendError::Closed(_)) => {} // see `notice_gone`
-            Err(TrySendError::Full(_)) => self.handle(Input::Left { attachment }),
+            Err(NotPut::Closed) => {} // see `notice_gone`
+            Err(NotPut::Full) => self.handle(Input::Left { attachment }),
         }
     }
 
     pub(super) fn leave(&mut self, attachment: AttachmentId, reason: LeaveReason) {
         if let Some(outlet) = self.outlets.remove(&attachment) {
             // If there is no room for the reason, the closed channel says enough.
-            let _ = outlet.try_send(Told::Leave(reason));
+            let _ = outlet.put(Told::Leave(reason));
         }
     }
 }

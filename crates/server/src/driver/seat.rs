@@ -31,7 +31,7 @@ pub(super) struct SeatKeeper {
     lease: Lease,
     agent: Occupant,
     /// Publications that came before the lease did.
-    early: Vec<(Ticket, Box<Publication>)>,
+    early: Vec<(Ticket, Publication)>,
     /// When an agent may be started again.
     not_before: Option<Timestamp>,
     /// When it must be seen whether the agent is idle, or to be let go.
@@ -222,7 +222,7 @@ impl Driver {
             given_up.told = true;
             let publication = Publication { events: vec![agent_failed()], ..Default::default() };
             let ticket = self.next_ticket();
-            self.handle(Input::Publish { ticket, publication: Box::new(publication) });
+            self.handle(Input::Publish { ticket, publication });
             self.carry_out_all();
         } else if record.in_head > given_up.in_head || record.generation > given_up.generation {
             self.seat.given_up = None;
@@ -259,7 +259,7 @@ impl Driver {
             resigned: Arc::clone(&resigned),
             shared: Arc::clone(&self.shared),
         };
-        self.seat.agent = Occupant::Running(Running {
+        self.seat.agent = Occupant::Running(Box::new(Running {
             last_words: agent.last_words(),
             task: tokio::spawn(async move { agent.run(seat).await }),
             entries: Some(entries),
@@ -272,7 +272,7 @@ impl Driver {
             resting_since: None,
             last_word_by: None,
             rests: false,
-        });
+        }));
         self.handle(Input::AgentReady { covering });
     }
 
@@ -289,7 +289,7 @@ impl Driver {
 
     fn agent_stirs(&mut self) {
         if let Occupant::Running(agent) = &mut self.seat.agent {
-            agent.quiet_since = self.shared.clock.now();
+            agent.quiet_since = self.now;
         }
     }
 
@@ -334,7 +334,7 @@ impl Driver {
         &mut self,
         ticket: Ticket,
         sitting: Option<u64>,
-        publication: Box<Publication>,
+        publication: Publication,
     ) -> Done {
         let seated = self.seat.is_occupied() && self.seat.is_leased();
         if sitting.is_some_and(|sitting| sitting != self.seat.sittings || !seated) {

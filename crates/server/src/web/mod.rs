@@ -77,7 +77,24 @@ pub(crate) struct Front {
 }
 
 /// The routes, ready to be merged into a router or served. Serve it with
-/// `into_make_service_with_connect_info::<SocketAddr>()`, so that callers have an address.
+/// `into_make_service_with_connect_info::<SocketAddr>()`, so that callers have an address, and with
+/// `TCP_NODELAY` set on every socket, or each event waits until the client's system acknowledges the one
+/// before it, which may take 40 ms a token:
+///
+/// ```no_run
+/// # use std::{net::SocketAddr, sync::Arc};
+/// # use rejoin::{Open, service::Service, web};
+/// use axum::serve::ListenerExt as _;
+///
+/// # async fn serve(service: Service) -> std::io::Result<()> {
+/// let router = web::router(service, Arc::new(Open), web::WebSettings::default());
+/// let listener = tokio::net::TcpListener::bind("127.0.0.1:8181").await?.tap_io(|stream| {
+///     let _ = stream.set_nodelay(true);
+/// });
+/// let service = router.into_make_service_with_connect_info::<SocketAddr>();
+/// axum::serve(listener, service).await
+/// # }
+/// ```
 pub fn router(service: Service, access: Arc<dyn Authenticate>, settings: WebSettings) -> Router {
     let allowed = settings.allowed.clone();
     let front = Arc::new(Front { service, access, settings });

@@ -23,7 +23,8 @@ const UNSURE: Duration = Duration::from_secs(60);
 pub(super) enum Occupant {
     None,
     Starting,
-    Running(Running),
+    /// In a box: most sessions have nobody here.
+    Running(Box<Running>),
 }
 
 /// What happened in the seat.

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use super::request::{Named, Params, Text, invalid, patience};
 use super::stream;
 use crate::access::Unauthorized;
-use crate::event::{Spoken, envelope};
+use crate::event::{Envelopes, Spoken};
 use crate::service::{Denial, Observed, Place};
 use crate::web::Front;
 use crate::web::answer::Failure;
@@ -87,9 +87,10 @@ fn page(observed: &Observed) -> String {
     let last_seq = observed.place().after.unwrap_or_default();
     let written = write!(text, r#"{{"epoch":{},"events":["#, Value::from(record.epoch.as_str()));
     debug_assert!(written.is_ok(), "a string takes everything");
+    let mut envelopes = Envelopes::of(record.id(), record.log);
     for (index, event) in events.iter().enumerate() {
         text.push_str(if index == 0 { "" } else { "," });
-        text.push_str(&envelope(record.id(), record.log, event, false));
+        text.push_str(&envelopes.envelope(event, false));
     }
     let gap = gap.as_ref().map_or(Value::Null, gap_view);
     let written = write!(text, r#"],"last_seq":{last_seq},"gap":{gap}}}"#);

@@ -13,7 +13,7 @@ use futures_util::stream::unfold;
 use rejoin_core::SessionId;
 
 use super::events::gap_view;
-use crate::event::envelope;
+use crate::event::Envelopes;
 use crate::service::{Observed, Place, Visitor};
 use crate::web::Front;
 
@@ -76,8 +76,9 @@ fn page(observed: &Observed) -> String {
         let behind = events.first().map_or(record.head, |event| event.seq.previous());
         put(format_args!("event: gap\nid: {epoch}:{behind}\ndata: {}\n\n", gap_view(gap)));
     }
+    let mut envelopes = Envelopes::of(record.id(), record.log);
     for event in events {
-        let data = envelope(record.id(), record.log, event, false);
+        let data = envelopes.envelope(event, false);
         put(format_args!("id: {epoch}:{}\ndata: {data}\n\n", event.seq));
     }
     text

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use axum::extract::ws::{CloseFrame, Message, WebSocket};
 use futures_util::StreamExt as _;
-use futures_util::future::BoxFuture;
-use futures_util::stream::{FuturesOrdered, SplitSink, SplitStream};
+use futures_util::stream::{SplitSink, SplitStream};
 use rejoin_core::codes::{CloseCode, ErrorCode};
 use rejoin_core::record::{Record, Transport};
 use rejoin_core::{LogId, Seq, SessionId, Timestamp};
@@ -24,6 +23,7 @@ use super::words::{self, Trouble};
 use super::{frames, frames::Unreadable};
 use crate::access::Caller;
 use crate::attachment::{Attachment, Told};
+use crate::lane::Lane;
 use crate::metrics::Counted;
 use crate::random;
 use crate::service::{Phase, Service, Visitor};
@@ -57,7 +57,7 @@ pub(super) struct Connection {
     pub(super) attached: Option<Attached>,
     pub(super) out: Outbox,
     /// Answers that wait for the store, in the order of their requests.
-    pub(super) replies: FuturesOrdered<BoxFuture<'static, String>>,
+    pub(super) replies: Lane<String>,
     /// When the last bad messages came.
     bad: VecDeque<Timestamp>,
     /// Events were written and the session is to be told when the socket has taken them.
@@ -127,7 +127,7 @@ impl Connection {
             visitor,
             attached: None,
             out: Outbox::default(),
-            replies: FuturesOrdered::new(),
+            replies: Lane::new(),
             bad: VecDeque::new(),
             events_out: false,
             idle: Idle { opened: now, heard: now, next_beat, unanswered: false },
@@ -176,14 +176,15 @@ impl Connection {
                 Err(_) => Next::Drop,
             },
             told = next_told(&mut self.attached) => self.on_told(told).await,
-            Some(reply) = self.replies.next(), if !self.replies.is_empty() => {
+            reply = self.replies.next() => {
                 self.out.text(reply);
                 Next::GoOn
             }
             () = next_phase(&mut self.phase) => self.on_phase(),
             () = sleep_until(wake) => self.on_deadline(),
             frame = stream.next(), if takes_requests || closing => match frame {
-                Some(Ok(message)) => self.on_message(message).await,
+                // In a box: an idle connection has no room for what requests need.
+                Some(Ok(message)) => Box::pin(self.on_message(message)).await,
                 Some(Err(error)) if is_too_large(&error) && !closing => Next::TooLarge,
                 Some(Err(_)) | None => Next::Drop,
             },

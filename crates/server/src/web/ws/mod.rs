@@ -34,7 +34,7 @@ use super::visitor::credential;
 
 /// Bytes read from a socket at once. Each connection has a buffer of that size, so it is small: it
 /// decides what an idle connection costs.
-const READ_BUFFER: usize = 2 * 1024;
+const READ_BUFFER: usize = 1024;
 
 /// Bytes written to a socket at once.
 const WRITE_BUFFER: usize = 16 * 1024;
@@ -67,13 +67,12 @@ pub(super) async fn upgrade(
         .max_frame_size(limit)
         .on_upgrade(move |socket| {
             let (sink, stream) = socket.split(); // out here, or the task would have room for it twice
-            let connection = Connection::new(front, caller, address.map(canonical));
-            async move {
-                match connection {
-                    Ok(connection) => connection.run(sink, stream).await,
-                    Err(unavailable) => tracing::error!(%unavailable, "a connection was not taken"),
-                }
+            match Connection::new(front, caller, address.map(canonical)) {
+                // A task of its own: the one that upgraded it has room for all that is needed for that.
+                Ok(connection) => drop(tokio::spawn(connection.run(sink, stream))),
+                Err(unavailable) => tracing::error!(%unavailable, "a connection was not taken"),
             }
+            std::future::ready(())
         })
 }
 

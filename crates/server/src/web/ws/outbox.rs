@@ -67,6 +67,7 @@ impl Outbox {
             }
             ready!(sink.poll_flush(context))?;
             self.unflushed = false;
+            self.frames = VecDeque::new(); // it may have been long, and may be idle from now on
             Poll::Ready(Ok(()))
         })
         .await

@@ -1,6 +1,5 @@
 //! What is done for each request of a client.
 
-use futures_util::StreamExt as _;
 use rejoin_core::codes::{CloseCode, ErrorCode};
 use rejoin_core::log::EntryKind;
 use rejoin_core::record::{Ending, Kind, Transport};
@@ -33,7 +32,7 @@ impl Connection {
             Request::Rare(rare) => {
                 self.await_replies().await; // answers come in the order of requests
                 self.heard().await;
-                // In a box: it is large, and every idle connection would have room for it.
+                // In a box: it is large, and every ack would have room for it.
                 Box::pin(self.on_rare(&visitor, rare)).await
             }
         }
@@ -41,7 +40,8 @@ impl Connection {
 
     /// Waits for the answers to everything that was asked so far.
     pub(super) async fn await_replies(&mut self) {
-        while let Some(reply) = self.replies.next().await {
+        while !self.replies.is_empty() {
+            let reply = self.replies.next().await;
             self.out.text(reply);
         }
     }
@@ -199,13 +199,13 @@ impl Connection {
             }
         };
         let (front, session) = (self.front.clone(), session.clone());
-        self.replies.push_back(Box::pin(async move {
+        self.replies.push(async move {
             let entered = match posted {
                 Ok(posted) => posted.entered().await.map_err(Denial::from),
                 Err(denial) => Err(denial),
             };
             posted_words(&session, &message_id, entered, front.service.now())
-        }));
+        });
         Next::GoOn
     }
 

@@ -10,7 +10,7 @@ use rejoin_core::session::{LeaveReason, Tell};
 use super::connection::{Connection, ERROR, Next};
 use super::words::{self, Trouble};
 use crate::attachment::Told;
-use crate::event::envelope;
+use crate::event::Envelopes;
 use crate::service::Include;
 
 /// When a state is sent.
@@ -94,8 +94,9 @@ impl Connection {
             let batches = words::batches(id, log, events, self.front.service.now());
             batches.into_iter().for_each(|frame| self.out.text(frame));
         } else {
+            let mut envelopes = Envelopes::of(id, log);
             for event in events {
-                self.out.text(envelope(id, log, event, replayed));
+                self.out.text(envelopes.envelope(event, replayed));
             }
         }
         self.events_out = true;

@@ -13,7 +13,7 @@ use rejoin_core::state::Entered;
 use rejoin_core::{Epoch, LogId, MessageId, Seq, SessionId, Timestamp};
 use serde_json::{Value, json};
 
-use crate::event::envelope;
+use crate::event::Envelopes;
 use crate::service::{Denial, Exported, Issued, Joined, Restored};
 
 /// What a client can rely on from this server.
@@ -200,8 +200,9 @@ pub(super) fn batches(
             batch.clear();
         }
     };
+    let mut envelopes = Envelopes::of(session, log);
     for event in events {
-        let text = envelope(session, log, event, true);
+        let text = envelopes.envelope(event, true);
         if batch.len() + 1 + text.len() > room {
             finish(&mut batch);
         }
