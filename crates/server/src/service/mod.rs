@@ -7,6 +7,7 @@
 //! | `reconnect.rs` | coming back: tokens, attempts, the audit trail |
 //! | `state.rs` | exporting a sealed state and going on from one |
 //! | `speak.rs` | messages, events, observers |
+//! | `streams.rs` | MCP clients, whose sessions are attached by their streams |
 //! | `denial.rs` | why not, and what the caller is told |
 //! | `rate.rs` | how often |
 
@@ -15,6 +16,7 @@ mod rate;
 mod reconnect;
 mod speak;
 mod state;
+mod streams;
 
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};
