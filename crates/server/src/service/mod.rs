@@ -7,11 +7,13 @@
 //! | `reconnect.rs` | coming back: tokens, attempts, the audit trail |
 //! | `state.rs` | exporting a sealed state and going on from one |
 //! | `speak.rs` | messages, events, observers |
+//! | `named.rs` | MCP sessions under names that their clients have chosen |
 //! | `streams.rs` | MCP clients, whose sessions are attached by their streams |
 //! | `denial.rs` | why not, and what the caller is told |
 //! | `rate.rs` | how often |
 
 mod denial;
+mod named;
 mod rate;
 mod reconnect;
 mod speak;
@@ -34,6 +36,7 @@ pub use denial::{Denial, StateProblem, TokenProblem};
 pub use reconnect::{Admission, Issued, Joined, Renewal};
 pub use speak::{Health, Observed, Place};
 pub use state::{Exported, Include, RestoreRequest, Restored};
+pub(crate) use streams::after;
 
 use self::reconnect::Attempts;
 use crate::access::Caller;

@@ -1,7 +1,7 @@
 //! MCP clients, whose sessions are attached by their streams, and how they come back to one.
 
 use rejoin_core::record::{Ending, Kind, Record, Transport};
-use rejoin_core::{Generation, SessionId};
+use rejoin_core::{Generation, Seq, SessionId};
 use tracing::Instrument as _;
 
 use super::reconnect::resume_span;
@@ -66,4 +66,10 @@ impl Service {
         let away = parked.then(|| self.now().since(before.last_activity));
         self.sessions().counted().returned(away, replayed, lost);
     }
+}
+
+/// Events of a session that lie after a position and are held, and those that are held no more.
+pub(crate) fn after(record: &Record, position: Seq) -> (u64, u64) {
+    let first = position.next().max(record.oldest);
+    (record.head.next().steps_from(first), record.oldest.steps_from(position.next()))
 }
