@@ -411,6 +411,7 @@ async fn every_attempt_to_come_back_is_written_down_and_counted() {
     let peer = Peer::begin(&web, NEWEST).await;
     let place = peer.call(1, json!({})).await.next().await.unwrap().id;
     peer.get().stream().await.next().await.unwrap();
+    until_covered(&web, &peer.session, 3).await;
     peer.resume(&place).stream().await.rest().await;
     assert_eq!(peer.resume("17").send().await.status, 400);
     assert_eq!(peer.delete().send().await.status, 204);
