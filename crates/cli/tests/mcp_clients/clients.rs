@@ -143,9 +143,8 @@ impl Client {
     /// Waits for a line, also one that has come already.
     pub(crate) async fn heard(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let waiting = self.said.wait_for(|lines| lines.iter().any(&wanted));
-        match timeout(NO_HANG, waiting).await {
-            Ok(Ok(lines)) => return lines.iter().find(|line| wanted(line)).unwrap().clone(),
-            Ok(Err(_)) | Err(_) => {}
+        if let Ok(Ok(lines)) = timeout(NO_HANG, waiting).await {
+            return lines.iter().find(|line| wanted(line)).unwrap().clone();
         }
         panic!("never: {what}; the client said {:#?}", self.said.borrow());
     }
