@@ -1,7 +1,7 @@
 //! Where connections come in, plain or over TLS, for [`axum::serve()`].
 //!
 //! ```text
-//! let listener = Listener::bind(address, tls.acceptor()?).await?.with_peers();
+//! let listener = Listener::bind(address, tls.acceptor()?, heartbeat_timeout).await?.with_peers();
 //! axum::serve(listener, router.into_make_service_with_connect_info::<SocketAddr>())
 //! ```
 
@@ -28,6 +28,7 @@ const MAX_HANDSHAKES: usize = 1024;
 pub(crate) struct Listener {
     tcp: TcpListener,
     tls: Option<Handshakes>,
+    patience: Duration,
 }
 
 /// Each handshake is a task of its own, so that a slow one holds up nobody; they are bounded in number
@@ -38,11 +39,16 @@ struct Handshakes {
 }
 
 impl Listener {
-    /// Listens on `address`; over TLS if there is something to do it with.
-    pub(crate) async fn bind(address: SocketAddr, tls: Option<TlsAcceptor>) -> io::Result<Self> {
+    /// Listens on `address`; over TLS if there is something to do it with. A peer that takes no bytes for
+    /// as long as `patience` is given up, where the system can do that.
+    pub(crate) async fn bind(
+        address: SocketAddr,
+        tls: Option<TlsAcceptor>,
+        patience: Duration,
+    ) -> io::Result<Self> {
         let tcp = TcpListener::bind(address).await?;
         let tls = tls.map(|acceptor| Handshakes { acceptor, under_way: JoinSet::new() });
-        Ok(Self { tcp, tls })
+        Ok(Self { tcp, tls, patience })
     }
 
     /// `http` or `https`.
@@ -63,8 +69,9 @@ impl Accept for Listener {
     /// The next connection that is ready for HTTP. It can be cancelled at any moment: what is under way
     /// is kept in `self`.
     async fn accept(&mut self) -> (Stream, SocketAddr) {
+        let patience = self.patience;
         let Some(Handshakes { acceptor, under_way }) = &mut self.tls else {
-            let (stream, peer) = accept(&mut self.tcp).await;
+            let (stream, peer) = accept(&mut self.tcp, patience).await;
             return (Stream::Plain(stream), peer);
         };
         loop {
@@ -74,7 +81,7 @@ impl Accept for Listener {
                         return connection;
                     }
                 }
-                (stream, peer) = accept(&mut self.tcp), if under_way.len() < MAX_HANDSHAKES => {
+                (stream, peer) = accept(&mut self.tcp, patience), if under_way.len() < MAX_HANDSHAKES => {
                     under_way.spawn(handshake(acceptor.clone(), stream, peer));
                 }
             }
@@ -87,14 +94,31 @@ impl Accept for Listener {
 }
 
 /// The next plain connection. Errors are waited out by axum, which knows which of them pass.
-async fn accept(tcp: &mut TcpListener) -> (TcpStream, SocketAddr) {
+async fn accept(tcp: &mut TcpListener, patience: Duration) -> (TcpStream, SocketAddr) {
     let (stream, peer) = Accept::accept(tcp).await;
     // Frames are written whole: waiting for more to send would only make them late, and where the client
     // acknowledges late (40 ms on Linux) each token of an agent would wait for the one before it.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%peer, "TCP_NODELAY can't be set: {error}");
     }
+    if let Err(error) = give_up_after(&stream, patience) {
+        tracing::debug!(%peer, "TCP_USER_TIMEOUT can't be set: {error}");
+    }
     (stream, peer)
+}
+
+/// Ends a connection whose peer takes no bytes for so long. A stream of events is only ever written, so
+/// nothing else would notice: what is written disappears in buffers, keep-alives included.
+#[cfg(target_os = "linux")]
+fn give_up_after(stream: &TcpStream, patience: Duration) -> io::Result<()> {
+    let millis = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);
+    Ok(rustix::net::sockopt::set_tcp_user_timeout(stream, millis.max(1))?)
+}
+
+/// Elsewhere the system's own patience has to do.
+#[cfg(not(target_os = "linux"))]
+fn give_up_after(_: &TcpStream, _: Duration) -> io::Result<()> {
+    Ok(())
 }
 
 async fn handshake(

@@ -44,7 +44,7 @@ async fn serve(config: &Config) -> Result<()> {
     let keys = keys::open(config)?;
     tracing::debug!(signs = keys.current().newest().id(), "signing keys");
     let acceptor = tls.as_ref().map(tls::Tls::acceptor).transpose()?;
-    let listener = Listener::bind(settings.listen, acceptor)
+    let listener = Listener::bind(settings.listen, acceptor, settings.heartbeat_timeout)
         .await
         .with_context(|| format!("cannot listen on {}", settings.listen))?;
     let mut builder = agents::add(Sessions::builder(store), settings)?;

@@ -404,6 +404,11 @@ impl Sessions {
         &self.shared.agent_counts
     }
 
+    /// Whether a session is live in this process.
+    pub(crate) fn is_live(&self, id: &SessionId) -> bool {
+        self.shared.drivers.get(id).is_some()
+    }
+
     /// How many sessions are live in this process.
     pub fn live(&self) -> usize {
         self.shared.drivers.len()

@@ -30,7 +30,8 @@ impl Drop for Server {
 
 async fn serve(tls: Option<&Tls>) -> Server {
     let acceptor = tls.map(|tls| tls.acceptor().unwrap());
-    let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), acceptor).await.unwrap();
+    let address = "127.0.0.1:0".parse().unwrap();
+    let listener = Listener::bind(address, acceptor, Duration::from_secs(60)).await.unwrap();
     let (address, scheme) = (listener.local_addr().unwrap(), listener.scheme());
     let who = |ConnectInfo(peer): ConnectInfo<SocketAddr>| async move { peer.to_string() };
     let router = Router::new().route("/", get(who));
@@ -130,4 +131,20 @@ async fn a_renewed_certificate_is_shown_to_new_connections() {
     tls.reload().unwrap();
     assert!(ask_over_tls(server.address, &new).await.is_ok());
     assert!(ask_over_tls(server.address, &old).await.is_err());
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_peer_that_takes_no_bytes_is_given_up() {
+    let address = "127.0.0.1:0".parse().unwrap();
+    let mut listener = Listener::bind(address, None, Duration::from_millis(300)).await.unwrap();
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let peer = socket.connect(listener.local_addr().unwrap()).await.unwrap();
+    let (mut stream, _) = Accept::accept(&mut listener).await;
+    stream.write_all(&[0; 64 * 1024]).await.unwrap(); // more than the peer has room for
+    let noticed = tokio::time::timeout(Duration::from_secs(20), stream.read_u8()).await;
+    let error = noticed.expect("it is given up").unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    drop(peer); // it was there all the time
 }

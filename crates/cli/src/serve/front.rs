@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use axum::Router;
+use axum::http::StatusCode;
 use rejoin::service::{Service, ServiceSettings};
 use rejoin::web::{self, AllowList, Allowed, McpSettings, WebSettings};
 
@@ -13,7 +14,7 @@ use super::health::{self, Health};
 use super::opening::log_bounds;
 use crate::access;
 use crate::listener::Listener;
-use crate::settings::{Access, Config, Settings};
+use crate::settings::{Access, Config, Settings, StaleStatus};
 
 /// How long a connection may take to finish its last answer.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -67,10 +68,19 @@ fn web_settings(config: &Config) -> WebSettings {
         reconnect_backoff: settings.reconnect_backoff.clone(),
         max_reconnect_attempts: settings.max_reconnect_attempts,
         sse_keep_alive: settings.sse_keep_alive,
-        mcp: McpSettings {
-            retry: settings.sse_retry,
-            max_bytes: bytes(settings.max_mcp_bytes),
-            session_tools: settings.session_tools || settings.mcp.is_none(),
+        mcp: mcp_settings(settings),
+    }
+}
+
+fn mcp_settings(settings: &Settings) -> McpSettings {
+    McpSettings {
+        retry: settings.sse_retry,
+        max_bytes: bytes(settings.max_mcp_bytes),
+        session_tools: settings.session_tools || settings.mcp.is_none(),
+        adopt_unknown_sessions: settings.adopt_unknown_sessions,
+        stale_session_status: match settings.stale_session_status {
+            StaleStatus::Gone => StatusCode::GONE,
+            StaleStatus::NotFound => StatusCode::NOT_FOUND,
         },
     }
 }

@@ -156,10 +156,10 @@ settings! {
     /// secret.
     client_session_ids: Switch = Text("false") => Now;
     /// Makes a session for a message to one that nobody knows, in place of refusing it.
-    adopt_unknown_sessions: Switch = Text("false") => Later("MCP");
+    adopt_unknown_sessions: Switch = Text("false") => Now;
     /// The status with which `/message` refuses a session that is gone: `410`, or `404` for clients
     /// that want that.
-    stale_session_status: StaleStatus = Text("410") => Later("MCP");
+    stale_session_status: StaleStatus = Text("410") => Now;
     /// How long a call whose stream broke waits for the same call to come again; `0s` cancels at once.
     reissue_window: Time = Text("15s") => Later("MCP");
     /// A call not answered within this time becomes a durable task, for clients that understand tasks.

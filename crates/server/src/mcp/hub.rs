@@ -10,15 +10,16 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
+use rejoin_core::codes::CloseCode;
 use rejoin_core::record::{Record, Transport};
-use rejoin_core::session::Tell;
+use rejoin_core::session::{LeaveReason, Tell};
 use rejoin_core::{InSeq, Seq, SessionId};
 use rejoin_store::{Store, Unavailable};
 use tokio::sync::{Notify, watch};
 
 use super::Book;
 use super::logged::StreamName;
-use crate::attachment::{Attachment, Told};
+use crate::attachment::{Attachment, Line, Told};
 use crate::sessions::{Client, Sessions};
 
 /// How long a session stays attached after its last stream has ended.
@@ -56,13 +57,20 @@ pub(crate) struct Hub {
 struct State {
     /// How many are present.
     present: usize,
-    /// Whether somebody keeps an attachment for them; which one, for others may have taken over.
-    attached: Option<u64>,
+    /// The attachment that somebody keeps for them.
+    attached: Option<Kept>,
     attachments: u64,
     /// Who reads each stream: the last who came.
     readers: HashMap<StreamName, Arc<Notify>>,
     /// How far the general stream has been read.
     general: Option<Seq>,
+}
+
+/// An attachment that is kept: which one, for others may have taken over, and the way to the session.
+#[derive(Debug)]
+struct Kept {
+    number: u64,
+    line: Line,
 }
 
 /// Somebody is there, until it is dropped.
@@ -185,8 +193,9 @@ impl Hub {
             let number = {
                 let mut state = self.lock();
                 state.attachments += 1;
-                state.attached = Some(state.attachments);
-                state.attachments
+                let (number, line) = (state.attachments, attachment.line().clone());
+                state.attached = Some(Kept { number, line });
+                number
             };
             tokio::spawn(keep(Arc::clone(self), attachment, number));
         }
@@ -205,6 +214,25 @@ impl Hub {
     /// Whether somebody reads a stream.
     pub(crate) fn is_read(&self, stream: &StreamName) -> bool {
         self.lock().readers.contains_key(stream)
+    }
+
+    /// Whether somebody reads any stream.
+    pub(crate) fn has_readers(&self) -> bool {
+        !self.lock().readers.is_empty()
+    }
+
+    /// Whether somebody keeps an attachment.
+    pub(crate) fn is_attached(&self) -> bool {
+        self.lock().attached.is_some()
+    }
+
+    /// Notes in the store that the client has everything up to `seq`. Only a client of one stream can be
+    /// said to: where there are several, each stands elsewhere.
+    pub(crate) async fn has_all_up_to(&self, seq: Seq) {
+        let line = self.lock().attached.as_ref().map(|kept| kept.line.clone());
+        if let Some(line) = line {
+            let _ = line.ack(seq, false).await; // otherwise it is offered once more
+        }
     }
 
     /// How far the general stream has been read in this process.
@@ -246,6 +274,8 @@ async fn keep(hub: Arc<Hub>, mut attachment: Attachment, number: u64) {
         tokio::select! {
             told = attachment.next() => match told {
                 Some(Told::Tell(_)) => {}
+                // A stream was replaced, and another attachment stands for the rest of them.
+                Some(Told::Leave(LeaveReason::Closed(CloseCode::Superseded))) => break,
                 Some(Told::Leave(_)) | None => break hub.taken_away(number),
             },
             () = hub.nobody_for_a_while() => {
@@ -273,8 +303,9 @@ impl Hub {
     /// Nobody may have come meanwhile.
     fn let_go(&self, number: u64) -> bool {
         let mut state = self.lock();
-        let go = state.present == 0 || state.attached != Some(number);
-        if go && state.attached == Some(number) {
+        let ours = state.is_attached_by(number);
+        let go = state.present == 0 || !ours;
+        if go && ours {
             state.attached = None;
         }
         go
@@ -284,11 +315,17 @@ impl Hub {
     /// another one has taken its place the streams go on.
     fn taken_away(&self, number: u64) {
         let mut state = self.lock();
-        if state.attached == Some(number) {
+        if state.is_attached_by(number) {
             state.attached = None;
             drop(state);
             self.cuts.send_modify(|cuts| *cuts += 1);
         }
+    }
+}
+
+impl State {
+    fn is_attached_by(&self, number: u64) -> bool {
+        self.attached.as_ref().is_some_and(|kept| kept.number == number)
     }
 }
 

@@ -25,6 +25,21 @@ impl StreamName {
         Self("g".into())
     }
 
+    /// The one stream of a client of revision 2024-11-05, which carries whatever the session has to say.
+    pub(crate) fn whole() -> Self {
+        Self("s".into())
+    }
+
+    /// Whether it carries what the whole session has to say.
+    pub(crate) fn is_whole(&self) -> bool {
+        &*self.0 == "s"
+    }
+
+    /// Whether it carries what belongs to `other`.
+    pub(crate) fn carries(&self, other: &Self) -> bool {
+        self.is_whole() || self == other
+    }
+
     /// A stream for a POST.
     pub(crate) fn from_random(bytes: [u8; 8]) -> Self {
         Self(format!("r{:016x}", u64::from_be_bytes(bytes)).into())

@@ -21,10 +21,13 @@ mod upstream;
 
 pub(crate) use gateway::Book;
 pub use gateway::Gateway;
-pub(crate) use hub::{Hubs, Present, Reading};
+pub(crate) use hub::{Hub, Hubs, Present, Reading};
 
 /// The newest revision of MCP with sessions.
 pub(crate) const NEWEST_REVISION: &str = "2025-11-25";
+
+/// The revision before Streamable HTTP.
+pub(crate) const OLDEST_REVISION: &str = "2024-11-05";
 
 /// The revision from which on a stream begins with an event that has an id and no data.
 const PRIMED_FROM: &str = "2025-11-25";
@@ -33,7 +36,8 @@ const PRIMED_FROM: &str = "2025-11-25";
 pub(crate) const WITH_BATCHES: &str = "2025-03-26";
 
 /// Revisions that are served; they are dates, so they sort.
-pub(crate) const REVISIONS: [&str; 4] = ["2024-11-05", WITH_BATCHES, "2025-06-18", NEWEST_REVISION];
+pub(crate) const REVISIONS: [&str; 4] =
+    [OLDEST_REVISION, WITH_BATCHES, "2025-06-18", NEWEST_REVISION];
 
 /// Whether the streams of a session of this revision begin with an empty event. Clients of older ones choke
 /// on it.

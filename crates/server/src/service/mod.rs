@@ -9,16 +9,20 @@
 //! | `restore.rs` | going on from a sealed state |
 //! | `state.rs` | the shape of a state, for clients and for agents |
 //! | `speak.rs` | messages, events, observers |
+//! | `named.rs` | MCP sessions under names that their clients have chosen |
+//! | `streams.rs` | MCP clients, whose sessions are attached by their streams |
 //! | `denial.rs` | why not, and what the caller is told |
 //! | `rate.rs` | how often |
 
 mod denial;
 mod export;
+mod named;
 mod rate;
 mod reconnect;
 mod restore;
 mod speak;
 mod state;
+mod streams;
 
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};
@@ -38,6 +42,7 @@ pub use reconnect::{Admission, Issued, Joined, Renewal};
 pub use restore::{RestoreRequest, Restored};
 pub use speak::{Health, Observed, Place};
 pub use state::Include;
+pub(crate) use streams::after;
 
 use self::reconnect::Attempts;
 use crate::access::Caller;

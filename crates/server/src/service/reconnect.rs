@@ -334,7 +334,7 @@ impl Service {
         if own { Ok(record) } else { Err(Denial::NotFound) }
     }
 
-    fn budget_success(&self, id: &SessionId, now: Timestamp) -> Result<(), Denial> {
+    pub(super) fn budget_success(&self, id: &SessionId, now: Timestamp) -> Result<(), Denial> {
         let budget = self.inner.attempts.session_successes.take(id.clone(), now);
         budget.map_err(|retry_after| Denial::RateLimited { retry_after })
     }
@@ -421,7 +421,7 @@ impl Service {
 }
 
 /// The span of an attempt, which is given its reason when it ends.
-fn resume_span(id: &SessionId, visitor: &Visitor) -> Span {
+pub(super) fn resume_span(id: &SessionId, visitor: &Visitor) -> Span {
     let transport = visitor.over;
     debug_span!(target: "rejoin", "resume", session = %id, transport, reason = Empty)
 }

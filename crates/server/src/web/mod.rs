@@ -3,7 +3,7 @@
 //! | path | file |
 //! |---|---|
 //! | `/ws` | `ws/` |
-//! | `/mcp` | `mcp/` |
+//! | `/mcp`, `/sse`, `/message` | `mcp/` |
 //! | `/api/sessions…`, `/api/mcp/sessions…`, `/api/audit` | `api/` |
 //!
 //! Before any of them stands the gate (`gate.rs`), and every call is made by somebody (`visitor.rs`).

@@ -137,10 +137,19 @@ pub struct Stream {
 pub struct SentEvent {
     pub name: String,
     pub id: String,
+    /// What it says; a text if it is no JSON.
     pub data: Value,
+    /// The same as it came.
+    pub text: String,
+    /// When to come back, in milliseconds.
+    pub retry: Option<u64>,
 }
 
 impl Stream {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
     /// The next one, comments included; nothing at the end.
     pub async fn next_or_comment(&mut self) -> Option<SentEvent> {
         let mut event = SentEvent::default();
@@ -154,7 +163,11 @@ impl Stream {
                 Some(("", _)) => event.name = ":".into(),
                 Some(("event", name)) => event.name = name.into(),
                 Some(("id", id)) => event.id = id.into(),
-                Some(("data", data)) => event.data = serde_json::from_str(data).unwrap(),
+                Some(("data", data)) => {
+                    event.data = serde_json::from_str(data).unwrap_or_else(|_| data.into());
+                    event.text = data.into();
+                }
+                Some(("retry", millis)) => event.retry = Some(millis.parse().unwrap()),
                 Some(_) => panic!("{line}"),
                 None => return Some(event),
             }

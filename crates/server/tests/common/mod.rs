@@ -9,6 +9,7 @@ pub mod client;
 pub mod failing;
 pub mod hooks;
 pub mod http;
+pub mod mcp;
 pub mod web;
 
 use std::sync::Arc;

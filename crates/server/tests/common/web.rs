@@ -9,12 +9,14 @@ use axum::extract::ConnectInfo;
 use rejoin::core::keys::{KeyRing, SecretKey};
 use rejoin::core::record::{Kind, Transport};
 use rejoin::core::{Principal, SessionId, Timestamp};
+use rejoin::mcp::Gateway;
 use rejoin::service::{Joined, Service, ServiceSettings, Visitor};
 use rejoin::store::{MemoryStore, Store};
 use rejoin::web::{WebSettings, router};
 use rejoin::{Authenticate, Caller, Open, ServerSettings, Sessions, Unauthorized};
 use serde_json::Value;
 use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 
 use super::http::Request;
 
@@ -52,6 +54,7 @@ pub struct Setup {
     pub access: Arc<dyn Authenticate>,
     /// Where callers seem to come from; where they do, if nothing is said.
     pub peer: Option<SocketAddr>,
+    pub mcp: Option<Gateway>,
 }
 
 impl Setup {
@@ -64,6 +67,7 @@ impl Setup {
             web: WebSettings::default(),
             access: Arc::new(Open),
             peer: None,
+            mcp: None,
         }
     }
 
@@ -74,8 +78,11 @@ impl Setup {
     }
 
     pub async fn start(self) -> Web {
-        let Self { store, sessions, service, web, access, peer } = self;
-        let builder = Sessions::builder(Arc::clone(&store)).settings(sessions);
+        let Self { store, sessions, service, web, access, peer, mcp } = self;
+        let mut builder = Sessions::builder(Arc::clone(&store)).settings(sessions);
+        if let Some(gateway) = mcp {
+            builder = builder.mcp(gateway);
+        }
         let sessions = builder.start().unwrap();
         let service = Service::new(sessions, Arc::new(|| Arc::new(ring())), service);
         let mut router = router(service.clone(), access, web);
@@ -85,8 +92,8 @@ impl Setup {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = router.into_make_service_with_connect_info::<SocketAddr>();
-        tokio::spawn(async move { axum::serve(listener, router).await });
-        Web { address, service, store }
+        let serving = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        Web { address, service, store, serving }
     }
 }
 
@@ -100,9 +107,16 @@ pub struct Web {
     pub address: SocketAddr,
     pub service: Service,
     pub store: Arc<dyn Store>,
+    serving: JoinHandle<()>,
 }
 
 impl Web {
+    /// It is gone, as if it had been killed; what it stored is there.
+    pub async fn kill(self) -> Arc<dyn Store> {
+        self.serving.abort();
+        self.store
+    }
+
     pub fn request(&self, method: &str, path: &str) -> Request {
         Request::new(self.address, method, path)
     }

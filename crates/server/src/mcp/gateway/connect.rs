@@ -12,7 +12,6 @@ use super::client_side::{INITIALIZE, INITIALIZED};
 use super::desk::{Closing, Desk};
 use super::rerun::{LISTS, digest};
 use crate::agent::stopped;
-use crate::mcp::NEWEST_REVISION;
 use crate::mcp::logged::StreamName;
 use crate::mcp::message::{Kind, Message, RequestId, RpcError, code, notification, request};
 use crate::mcp::upstream::Unreachable;
@@ -97,7 +96,7 @@ impl Desk<'_> {
         let known = self.keeping.book().handshake.clone();
         let params = match &known {
             Some(handshake) => handshake.params.clone(),
-            None => our_own_words(),
+            None => our_own_words(self.requests.revision()),
         };
         let answer = match self.ask(INITIALIZE, Some(&*params)).await? {
             Ok(answer) => answer,
@@ -233,9 +232,9 @@ fn is_answer_to(message: &Message, asked: &RequestId) -> bool {
 }
 
 /// How a session is introduced whose client never did that itself.
-fn our_own_words() -> Box<RawValue> {
+fn our_own_words(revision: &str) -> Box<RawValue> {
     let words = json!({
-        "protocolVersion": NEWEST_REVISION,
+        "protocolVersion": revision,
         "capabilities": {},
         "clientInfo": { "name": "rejoin", "version": env!("CARGO_PKG_VERSION") },
     });

@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 
 use crate::mcp::logged::StreamName;
 use crate::mcp::message::{Message, RequestId};
+use crate::mcp::{NEWEST_REVISION, OLDEST_REVISION};
 
 /// One request under way.
 #[derive(Debug)]
@@ -102,6 +103,14 @@ impl Requests {
         let only = || audible().next().filter(|_| audible().count() == 1);
         let found = named.or_else(only).or_else(|| self.by_token(message).map(|(_, found)| found));
         found.map(|pending| pending.stream.clone())
+    }
+
+    /// The newest revision that whoever sent them can be taken to understand, if it never said.
+    pub(super) fn revision(&self) -> &'static str {
+        match self.0.values().any(|pending| pending.stream.is_whole()) {
+            true => OLDEST_REVISION,
+            false => NEWEST_REVISION,
+        }
     }
 
     /// The stream of the newest one that can be told something.

@@ -1,20 +1,19 @@
 //! One stream of a session: a cursor into the out log, and what it is to be sent next.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use std::sync::Arc;
-
-use rejoin_core::record::{Ending, Record, Status};
+use rejoin_core::page::Page;
+use rejoin_core::record::{Ending, Record, Status, Transport};
 use rejoin_core::{LogId, Seq, SessionId, Timestamp};
 use rejoin_store::PageLimit;
 use tokio::sync::watch as changes;
 use tokio::time::timeout;
 
-use super::OVER;
 use super::event_id::{EventId, Owed, SessionTag};
 use crate::mcp::logged::{Event, StreamName};
-use crate::mcp::message::{RpcError, code, error_response};
-use crate::mcp::{Book, Present, Reading};
+use crate::mcp::message::{RpcError, code, error_response, notification};
+use crate::mcp::{Book, Hub, Present, Reading};
 use crate::service::Phase;
 use crate::watch::Watch;
 use crate::web::Front;
@@ -31,8 +30,11 @@ pub(super) struct Feed {
     /// What it still owes an answer. A stream of requests ends when that is nothing.
     owed: Owed,
     ends: bool,
-    /// Whether an answer it owes may be gone from the log.
+    /// Whether something that it should carry may be gone from the log.
     suspects_loss: bool,
+    /// The head when it began. What lies after that is sent once more to a client that comes back without
+    /// knowing where it stood.
+    since: Option<Seq>,
     watch: Watch,
     cuts: changes::Receiver<u64>,
     phase: changes::Receiver<Phase>,
@@ -49,8 +51,8 @@ pub(super) struct Beginning {
     pub(super) owed: Owed,
     /// Whether it ends with its last answer.
     pub(super) ends: bool,
-    /// Whether it goes on with one that broke.
-    pub(super) resumed: bool,
+    /// Whether something that it should carry may be gone from the log.
+    pub(super) suspects_loss: bool,
     pub(super) present: Present,
     pub(super) watch: Watch,
 }
@@ -68,9 +70,17 @@ pub(super) enum Next {
     End,
 }
 
+/// What a stream waits for.
+enum Stirred {
+    News,
+    Replaced,
+    Cut,
+    Closing,
+}
+
 impl Feed {
     pub(super) fn begin(front: &Arc<Front>, record: &Record, beginning: Beginning) -> Self {
-        let Beginning { stream, cursor, owed, ends, resumed, present, watch } = beginning;
+        let Beginning { stream, cursor, owed, ends, suspects_loss, present, watch } = beginning;
         let hub = front.service.sessions().hubs().of(record.id());
         Self {
             front: Arc::clone(front),
@@ -81,11 +91,12 @@ impl Feed {
             cuts: hub.cuts(),
             phase: front.service.phase(),
             until: None,
+            since: stream.is_whole().then_some(record.head),
             stream,
             cursor,
             owed,
             ends,
-            suspects_loss: resumed,
+            suspects_loss,
             watch,
             present,
         }
@@ -109,95 +120,123 @@ impl Feed {
 
     /// What to send next. Nothing is lost if it is dropped while it waits.
     pub(super) async fn next(&mut self) -> Next {
+        self.note_taken().await;
         loop {
-            match self.look().await {
-                Some(next) => return next,
-                None => match self.wait().await {
-                    Some(next) => return next,
-                    None => continue,
-                },
+            if self.is_past() || *self.phase.borrow() == Phase::Closing {
+                return Next::End; // also of a stream that never has to wait
+            }
+            if let Some(next) = self.look().await {
+                return next;
+            }
+            if let Some(next) = self.wait().await {
+                return next;
             }
         }
     }
 
-    /// What is there already; nothing if the end has to be waited for.
+    /// Whoever asks for more has taken what was there before.
+    async fn note_taken(&mut self) {
+        if let Some(since) = self.since.take_if(|since| *since <= self.cursor) {
+            self.hub().has_all_up_to(since).await;
+        }
+    }
+
+    /// What is there already; nothing if it has to be waited for.
     pub(super) async fn look(&mut self) -> Option<Next> {
         loop {
-            if self.ends && self.owed.is_empty() {
+            if self.is_finished() {
                 return Some(Next::End);
             }
             let store = self.front.service.sessions().store();
             let page = match store.read(&self.session, self.cursor, PageLimit::default()).await {
-                Ok(Some(page)) => match &page.record.status {
-                    Status::Active => page,
-                    Status::Ended { ending: Ending::Restored { to }, .. } => {
-                        let to = to.clone();
-                        match self.follow(to).await {
-                            true => continue,
-                            false => return Some(self.session_over()),
-                        }
-                    }
-                    Status::Ended { .. } => return Some(self.session_over()),
+                Ok(Some(page)) if page.record.is_active() => page,
+                Ok(Some(page)) => match self.follow(page.record.status).await {
+                    true => continue,
+                    false => return Some(self.session_over()),
                 },
                 Ok(None) => return Some(self.session_over()),
                 Err(_) => return Some(Next::End),
             };
-            self.suspects_loss |= self.cursor.next() < page.record.oldest;
-            let mut messages = Vec::new();
-            for event in &page.events {
-                self.cursor = event.seq;
-                let owed = self.owed.len();
-                if let Some(text) = self.take(&event.body) {
-                    messages.push((self.id_at(event.seq), text));
-                }
-                if self.front.settings.mcp.session_tools && self.owed.len() < owed {
-                    let hubs = self.front.service.sessions().hubs();
-                    hubs.fetched(&self.session, event.seq, page.record.oldest);
-                }
-            }
-            if self.stream == StreamName::general() {
-                let hub = self.front.service.sessions().hubs().of(&self.session);
-                hub.general_read(self.cursor);
-            }
+            let mut messages = self.take_page(&page);
             let at_head = self.cursor >= page.record.head || page.events.is_empty();
-            if at_head && std::mem::take(&mut self.suspects_loss) {
+            if at_head && self.suspects_loss {
                 messages.extend(self.what_is_lost(&page.record).await);
             }
             if !messages.is_empty() {
                 return Some(Next::Messages(messages));
             }
-            if at_head && !(self.ends && self.owed.is_empty()) {
+            if at_head && !self.suspects_loss && !self.is_finished() {
                 return None;
             }
         }
     }
 
-    /// The client has gone over to another session: what this stream owes is answered there.
-    async fn follow(&mut self, to: SessionId) -> bool {
+    /// A stream of requests ends with its last answer.
+    fn is_finished(&self) -> bool {
+        self.ends && self.owed.is_empty()
+    }
+
+    /// The messages of a page that are for this stream.
+    fn take_page(&mut self, page: &Page) -> Vec<(String, String)> {
+        let mut messages = Vec::new();
+        self.suspects_loss |= self.cursor.next() < page.record.oldest;
+        if self.stream.is_whole() && std::mem::take(&mut self.suspects_loss) {
+            messages.push((self.id_at(self.cursor), gap_notice()));
+        }
+        for event in &page.events {
+            self.cursor = event.seq;
+            let taken = Event::from_body(&event.body).filter(|e| self.stream.carries(&e.stream));
+            if let Some(taken) = taken {
+                self.note_answer(&taken, event.seq, page.record.oldest);
+                let message = taken.message.map(|text| (self.id_at(event.seq), text.to_owned()));
+                messages.extend(message);
+            }
+        }
+        if self.stream == StreamName::general() {
+            self.hub().general_read(self.cursor);
+        }
+        messages
+    }
+
+    /// An answer is owed no more, and fetched.
+    fn note_answer(&mut self, event: &Event<'_>, seq: Seq, oldest: Seq) {
+        let Some(in_seq) = event.answers else { return };
+        self.owed.remove(&in_seq);
+        if self.front.settings.mcp.session_tools {
+            let hubs = self.front.service.sessions().hubs();
+            hubs.fetched(&self.session, seq, oldest);
+        }
+    }
+
+    /// If the client has gone over to another session, what this stream owes is answered there: in its
+    /// newest event, for a stream that carries whatever there is.
+    async fn follow(&mut self, status: Status) -> bool {
+        let Status::Ended { ending: Ending::Restored { to }, .. } = status else { return false };
         let sessions = self.front.service.sessions();
         let Ok(Some(record)) = sessions.store().session(&to).await else { return false };
         let hub = sessions.hubs().of(&to);
         self.watch = sessions.watch(&to);
         (self.reading, self.cuts) = (hub.read(&self.stream), hub.cuts());
-        self.present = hub.enter(sessions, &record, OVER, false).await;
+        let (transport, cursor) = match self.stream.is_whole() {
+            true => (Transport::Sse, record.head.previous()),
+            false => (Transport::StreamableHttp, record.oldest.previous()),
+        };
+        self.present = hub.enter(sessions, &record, transport, false).await;
+        self.since = self.stream.is_whole().then_some(record.head);
         (self.tag, self.log) = (SessionTag::of(&to), record.log);
-        (self.session, self.cursor) = (to, record.oldest.previous());
+        (self.session, self.cursor) = (to, cursor);
         true
     }
 
-    /// The message of an event, if it is for this stream.
-    fn take(&mut self, body: &[u8]) -> Option<String> {
-        let event = Event::from_body(body).filter(|event| event.stream == self.stream)?;
-        if let Some(in_seq) = event.answers {
-            self.owed.remove(&in_seq);
-        }
-        event.message.map(str::to_owned)
-    }
-
-    /// Answers that are owed, were given, and are gone from the log.
+    /// Answers that are owed, were given, and are gone from the log, which has been read to its head in
+    /// `record`.
     async fn what_is_lost(&mut self, record: &Record) -> Vec<(String, String)> {
         let snapshot = self.front.service.sessions().store().snapshot(&self.session).await;
         let snapshot = snapshot.ok().flatten();
+        if snapshot.as_ref().is_some_and(|snapshot| snapshot.mark.seq > record.head) {
+            return Vec::new(); // it knows of answers that are not read yet
+        }
+        self.suspects_loss = false;
         let book = Book::from_body(snapshot.as_ref().map(|snapshot| &snapshot.body));
         let settled = self.owed.extract_if(.., |n, _| *n <= record.covered || book.is_answered(*n));
         let lost: Vec<_> = settled.collect();
@@ -231,17 +270,33 @@ impl Feed {
         let closing = |phase: &Phase| *phase == Phase::Closing;
         let stirred = async {
             tokio::select! {
-                () = self.watch.stirred() => None,
-                () = self.reading.replaced() => Some(Next::Replaced),
-                _ = self.cuts.changed() => Some(Next::End),
-                _ = self.phase.wait_for(closing) => Some(Next::End),
+                () = self.watch.stirred() => Stirred::News,
+                () = self.reading.replaced() => Stirred::Replaced,
+                _ = self.cuts.changed() => Stirred::Cut,
+                _ = self.phase.wait_for(closing) => Stirred::Closing,
             }
         };
         match timeout(patience, stirred).await {
-            Ok(happened) => happened,
+            Ok(Stirred::News) => None,
+            Ok(Stirred::Replaced) => Some(Next::Replaced),
+            Ok(Stirred::Cut) => self.cut().await,
+            Ok(Stirred::Closing) => Some(Next::End),
             Err(_) if self.is_past() => Some(Next::End),
             Err(_) => Some(Next::Quiet),
         }
+    }
+
+    /// The connections are cut; unless that is because the session has ended, that is all.
+    async fn cut(&mut self) -> Option<Next> {
+        let store = self.front.service.sessions().store();
+        match store.session(&self.session).await {
+            Ok(Some(record)) if !record.is_active() => None,
+            Ok(_) | Err(_) => Some(Next::End),
+        }
+    }
+
+    fn hub(&self) -> Arc<Hub> {
+        self.front.service.sessions().hubs().of(&self.session)
     }
 
     fn patience(&self) -> Duration {
@@ -258,4 +313,16 @@ impl Feed {
         let (session, log, stream) = (self.tag, self.log, self.stream.clone());
         EventId { session, log, stream, seq, owed: self.owed.clone() }.to_string()
     }
+}
+
+/// What a client is told that will never see some of its messages. Which requests they answered is not
+/// known any more, so none of them can be answered in their place.
+fn gap_notice() -> String {
+    let params = serde_json::json!({
+        "level": "warning",
+        "logger": "rejoin",
+        "data": "Messages for this session are no longer kept (buffer_size, buffer_bytes, \
+                 buffer_retention); answers may be among them.",
+    });
+    notification("notifications/message", &params)
 }

@@ -3,21 +3,22 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use rejoin_core::record::Record;
+use rejoin_core::{Seq, SessionId};
 
 use super::event_id::{EventId, Owed, SessionTag};
 use super::feed::{Beginning, Feed, Next};
-use super::request::{Accepts, Client, not_acceptable};
+use super::request::{Accepts, Client, named_session, not_acceptable};
 use super::{McpFailure, OVER, sse};
 use crate::mcp::is_primed;
 use crate::mcp::logged::StreamName;
-use crate::service::Denial;
+use crate::service::{Denial, Visitor};
 use crate::web::Front;
 
 /// The header that says where a broken stream stood.
-const LAST_EVENT_ID: &str = "last-event-id";
+pub(super) const LAST_EVENT_ID: &str = "last-event-id";
 
 pub(super) async fn get(
     client: Client,
@@ -27,54 +28,93 @@ pub(super) async fn get(
     if !Accepts::of(&headers).events {
         return Err(not_acceptable("Accept must name text/event-stream"));
     }
-    let record = client.session(&front, &headers).await?;
-    let place = last_place(&record, &headers)?;
-    if place.as_ref().is_some_and(is_finished) {
+    match headers.get(LAST_EVENT_ID).filter(|value| !value.is_empty()) {
+        None => open(&client, &front, &headers).await,
+        Some(given) => {
+            let id = named_session(&headers)?;
+            let resuming = resume(&client.visitor, &front, &id, given);
+            Ok(front.service.come_back(&client.visitor, &id, resuming).await?)
+        }
+    }
+}
+
+/// Opens the general stream.
+async fn open(
+    client: &Client,
+    front: &Arc<Front>,
+    headers: &HeaderMap,
+) -> Result<Response, McpFailure> {
+    let record = client.session(front, headers).await?;
+    let sessions = front.service.sessions();
+    let hub = sessions.hubs().of(record.id());
+    let stream = StreamName::general();
+    let watch = sessions.watch(record.id());
+    let present = hub.enter(sessions, &record, OVER, hub.is_read(&stream)).await;
+    let cursor = hub.general().unwrap_or(record.oldest.previous());
+    let (owed, suspects_loss, ends) = (Owed::new(), false, false);
+    let beginning = Beginning { stream, cursor, owed, ends, suspects_loss, present, watch };
+    let feed = Feed::begin(front, &record, beginning).until(client.visitor.caller.until);
+    let priming = priming(front, &record, &feed).await?;
+    Ok(sse::respond(feed, priming, None))
+}
+
+/// Goes on with a stream that broke.
+async fn resume(
+    visitor: &Visitor,
+    front: &Arc<Front>,
+    id: &SessionId,
+    given: &HeaderValue,
+) -> Result<Response, Denial> {
+    let record = front.service.mcp_session(visitor, id).await?;
+    let EventId { stream, seq, owed, .. } = last_place(&record, given)?;
+    let ends = stream != StreamName::general();
+    if ends && owed.is_empty() {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let sessions = front.service.sessions();
-    let hub = sessions.hubs().of(record.id());
-    let revision = hub.revision(&**sessions.store()).await.map_err(Denial::from)?;
-    let primed = revision.is_some_and(is_primed).then_some(front.settings.mcp.retry);
-    let watch = sessions.watch(record.id());
-    let general = StreamName::general();
-    let stream = place.as_ref().map_or_else(|| general.clone(), |place| place.stream.clone());
-    let replaces = place.is_some() || hub.is_read(&stream);
-    let present = hub.enter(sessions, &record, OVER, replaces).await;
-    let resumed = place.is_some();
-    let (cursor, owed) = match place {
-        Some(place) => (place.seq.min(record.head), place.owed),
-        None => (hub.general().unwrap_or(record.oldest.previous()), Owed::new()),
-    };
-    let ends = stream != general;
-    let beginning = Beginning { stream, cursor, owed, ends, resumed, present, watch };
-    let mut feed = Feed::begin(&front, &record, beginning).until(client.visitor.caller.until);
-    let priming = primed.map(|retry| sse::priming(&feed, retry));
+    let watch = sessions.watch(id);
+    let hub = sessions.hubs().of(id);
+    let anew = hub.is_read(&stream) || !hub.has_readers();
+    let present = front.service.be_there_again(&record, OVER, anew).await?;
+    let cursor = seq.min(record.head);
+    let beginning = Beginning { stream, cursor, owed, ends, suspects_loss: true, present, watch };
+    let mut feed = Feed::begin(front, &record, beginning).until(visitor.caller.until);
+    let priming = priming(front, &record, &feed).await?;
+    let first = feed.look().await;
+    front.service.count_stream_return(&record, replayed(first.as_ref()), 0);
     // A stream that ends without a word would make its client ask again and again.
-    let first = if resumed { feed.look().await } else { None };
     if matches!(first, Some(Next::End)) {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     Ok(sse::respond(feed, priming, first))
 }
 
-/// Where a broken stream stood, if the request says so.
-fn last_place(record: &Record, headers: &HeaderMap) -> Result<Option<EventId>, McpFailure> {
-    let given = headers.get(LAST_EVENT_ID).filter(|value| !value.is_empty());
-    let Some(given) = given else { return Ok(None) };
-    let place = given.to_str().ok().and_then(EventId::parse);
-    let ours = place.filter(|place| place.session == SessionTag::of(record.id()));
-    let mut ours = ours.ok_or_else(|| {
-        McpFailure::bad("Last-Event-ID is not the id of an event of this session")
-    })?;
-    if ours.log != record.log {
-        // The log it stood in is lost. What is owed and was answered there is said to be gone.
-        ours.seq = rejoin_core::Seq::ZERO;
-    }
-    Ok(Some(ours))
+/// The event with which a stream begins, where the revision has that.
+async fn priming(front: &Front, record: &Record, feed: &Feed) -> Result<Option<String>, Denial> {
+    let sessions = front.service.sessions();
+    let hub = sessions.hubs().of(record.id());
+    let revision = hub.revision(&**sessions.store()).await?;
+    let retry = front.settings.mcp.retry;
+    Ok(revision.is_some_and(is_primed).then(|| sse::priming(feed, retry)))
 }
 
-/// A stream of requests that owes no answer is over.
-fn is_finished(place: &EventId) -> bool {
-    place.owed.is_empty() && place.stream != StreamName::general()
+/// How many messages a stream goes on with.
+fn replayed(first: Option<&Next>) -> u64 {
+    match first {
+        Some(Next::Messages(messages)) => messages.len() as u64,
+        Some(Next::Quiet | Next::Replaced | Next::End) | None => 0,
+    }
+}
+
+/// Where a broken stream stood.
+fn last_place(record: &Record, given: &HeaderValue) -> Result<EventId, Denial> {
+    let place = given.to_str().ok().and_then(EventId::parse);
+    let ours = place.filter(|place| place.session == SessionTag::of(record.id()));
+    let wrong = "Last-Event-ID is not the id of an event of this session";
+    let mut ours = ours.ok_or_else(|| Denial::Invalid(wrong.into()))?;
+    if ours.log != record.log {
+        // The log it stood in is lost. What is owed and was answered there is said to be gone.
+        ours.seq = Seq::ZERO;
+    }
+    Ok(ours)
 }

@@ -1,4 +1,5 @@
-//! MCP over Streamable HTTP, `/mcp`: revisions 2025-03-26 to 2025-11-25.
+//! MCP over Streamable HTTP, `/mcp`: revisions 2025-03-26 to 2025-11-25; and, in `legacy/`, the transport
+//! of the revision before, 2024-11-05.
 //!
 //! A POST brings messages and is answered on a stream of its own; a GET opens the session's general stream
 //! or goes on with one that broke; a DELETE ends the session. All streams are readers of the out log.
@@ -11,11 +12,13 @@
 //! | `sse.rs` | a feed as server-sent events |
 //! | `event_id.rs` | what an event's id says |
 //! | `failure.rs` | what goes wrong, as HTTP and JSON-RPC say it |
+//! | `legacy/` | `/sse` and `/message` |
 
 mod event_id;
 mod failure;
 mod feed;
 mod get;
+mod legacy;
 mod post;
 mod request;
 mod sse;
@@ -43,11 +46,21 @@ pub struct McpSettings {
     /// Whether it must be known which results a client has fetched: the tool `reconnect_session` gives
     /// the others.
     pub session_tools: bool,
+    /// Whether a message to a session that nobody knows makes one of that name, instead of being refused.
+    pub adopt_unknown_sessions: bool,
+    /// The status with which `/message` refuses a session that is gone.
+    pub stale_session_status: StatusCode,
 }
 
 impl Default for McpSettings {
     fn default() -> Self {
-        Self { retry: Duration::from_secs(3), max_bytes: 16 * 1024 * 1024, session_tools: false }
+        Self {
+            retry: Duration::from_secs(3),
+            max_bytes: 16 * 1024 * 1024,
+            session_tools: false,
+            adopt_unknown_sessions: false,
+            stale_session_status: StatusCode::GONE,
+        }
     }
 }
 
@@ -63,7 +76,10 @@ const OVER: Transport = Transport::StreamableHttp;
 /// The routes.
 pub(super) fn routes(settings: &McpSettings) -> Router<Arc<Front>> {
     let calls = post(post::post).get(get::get).delete(delete);
-    Router::new().route("/mcp", calls).layer(DefaultBodyLimit::max(settings.max_bytes))
+    Router::new()
+        .route("/mcp", calls)
+        .merge(legacy::routes())
+        .layer(DefaultBodyLimit::max(settings.max_bytes))
 }
 
 /// Ends a session.

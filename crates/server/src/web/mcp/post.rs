@@ -10,18 +10,20 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use rejoin_core::log::EntryKind;
 use rejoin_core::record::{Kind as SessionKind, Record};
+use rejoin_core::{InSeq, SessionId};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::event_id::Owed;
 use super::feed::{Beginning, Feed, Next};
-use super::request::{Accepts, Client, messages, not_acceptable};
+use super::request::{Accepts, Client, messages, not_acceptable, too_large};
 use super::{McpFailure, OVER, SESSION_ID, sse};
 use crate::mcp::logged::{Entry, StreamName};
 use crate::mcp::message::{Kind, Message, RequestId, RpcError, code};
 use crate::mcp::{WITH_BATCHES, is_primed};
 use crate::random;
 use crate::service::{Denial, Service};
+use crate::sessions::Sessions;
 use crate::web::Front;
 
 /// The request with which a client begins.
@@ -55,12 +57,6 @@ pub(super) async fn post(
     let primed = revision.is_some_and(is_primed);
     let call = Call { front: &front, client: &client, record, accepts, batch, primed };
     call.take(messages).await
-}
-
-fn too_large(front: &Front) -> McpFailure {
-    let sentence = format!("a message has at most {} bytes", front.settings.mcp.max_bytes);
-    let error = RpcError::new(code::INVALID_REQUEST, sentence);
-    McpFailure::new(StatusCode::PAYLOAD_TOO_LARGE, error)
 }
 
 /// A session begins: it is stored, and the server behind is asked.
@@ -131,7 +127,7 @@ impl Call<'_> {
         let owed = self.enter(messages, &stream).await?;
         let cursor = self.record.head; // whatever answers it comes after that
         let beginning =
-            Beginning { stream, cursor, owed, ends: true, resumed: false, present, watch };
+            Beginning { stream, cursor, owed, ends: true, suspects_loss: false, present, watch };
         let feed = Feed::begin(self.front, &self.record, beginning)
             .until(self.client.visitor.caller.until);
         if self.accepts.events {
@@ -159,25 +155,41 @@ impl Call<'_> {
         let mut owed = Owed::new();
         for message in messages {
             let id = request_id(&message);
-            let (process, stream) = (sessions.process().clone(), stream.clone());
-            let body = Entry { process, stream, message }.to_body();
-            let sent = sessions.send(self.record.id(), EntryKind::Message, None, body).await;
-            let entered = sent.map_err(|failure| {
-                McpFailure::from(Denial::from(failure)).answering(id.as_ref())
-            })?;
+            let entered = enter(sessions, self.record.id(), message, stream).await;
+            let in_seq =
+                entered.map_err(|denial| McpFailure::from(denial).answering(id.as_ref()))?;
             if let Some(id) = id {
-                owed.insert(entered.in_seq, id);
+                owed.insert(in_seq, id);
             }
         }
         Ok(owed)
     }
 }
 
-fn request_id(message: &Message) -> Option<RequestId> {
+/// Enters a message in the in log of a session; what answers it goes to `stream`.
+pub(super) async fn enter(
+    sessions: &Sessions,
+    session: &SessionId,
+    message: Message,
+    stream: &StreamName,
+) -> Result<InSeq, Denial> {
+    let (process, stream) = (sessions.process().clone(), stream.clone());
+    let body = Entry { process, stream, message }.to_body();
+    Ok(sessions.send(session, EntryKind::Message, None, body).await?.in_seq)
+}
+
+pub(super) fn request_id(message: &Message) -> Option<RequestId> {
     match message.kind() {
         Kind::Request { id, .. } => Some(id.clone()),
         Kind::Notification { .. } | Kind::Response { .. } => None,
     }
+}
+
+/// The server goes down, or somebody cut the connection, before there was an answer.
+fn interrupted() -> McpFailure {
+    let sentence = "the connection was ended before there was an answer";
+    let error = RpcError::new(code::UNAVAILABLE, sentence).because("interrupted");
+    McpFailure::new(StatusCode::SERVICE_UNAVAILABLE, error)
 }
 
 /// Waits for all answers, for a client that accepts no stream.
@@ -187,7 +199,7 @@ async fn answer_as_json(mut feed: Feed, batch: bool) -> Result<Response, McpFail
         match feed.next().await {
             Next::Messages(messages) => answers.extend(messages.into_iter().map(|(_, text)| text)),
             Next::Quiet => {}
-            Next::Replaced | Next::End => break,
+            Next::Replaced | Next::End => return Err(interrupted()),
         }
     }
     let body = match (batch, answers.pop()) {

@@ -7,18 +7,15 @@ use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use rejoin_core::SessionId;
-use rejoin_core::record::{Ending, Kind, Record};
+use rejoin_core::record::Record;
 
 use super::{McpFailure, OVER, PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::REVISIONS;
 use crate::mcp::message::{Message, NoMessage, RpcError, code};
-use crate::service::{self, Denial, Visitor};
+use crate::service::{Denial, Visitor};
 use crate::web::Front;
 use crate::web::answer::Failure;
 use crate::web::visitor::address;
-
-/// How many names in a row are followed to a session.
-const MOST_NAMES: usize = 8;
 
 /// Somebody who calls over MCP.
 pub(super) struct Client {
@@ -44,32 +41,21 @@ impl Client {
         front: &Front,
         headers: &HeaderMap,
     ) -> Result<Record, McpFailure> {
-        let named = headers.get(SESSION_ID).and_then(|value| value.to_str().ok());
-        let named = named.ok_or_else(|| {
-            McpFailure::bad(
-                "Mcp-Session-Id is missing: begin with `initialize`, and send the id you get",
-            )
-        })?;
-        check_revision(headers)?;
-        let id = SessionId::parse(named).map_err(|_| Denial::NotFound)?;
-        Ok(self.find(front, id).await?)
+        let id = named_session(headers)?;
+        Ok(front.service.mcp_session(&self.visitor, &id).await?)
     }
+}
 
-    /// A session by its id, or by the id of one whose client went over to it.
-    async fn find(&self, front: &Front, mut id: SessionId) -> Result<Record, Denial> {
-        for _ in 0..MOST_NAMES {
-            let record = front.service.own(&self.visitor, &id).await?;
-            if record.about.kind != Kind::Mcp {
-                return Err(Denial::NotFound);
-            }
-            match service::ending(&record, front.service.now()) {
-                None => return Ok(record),
-                Some(Ending::Restored { to }) => id = to,
-                Some(ending) => return Err(Denial::Ended(ending)),
-            }
-        }
-        Err(Denial::NotFound)
-    }
+/// The session that a request names.
+pub(super) fn named_session(headers: &HeaderMap) -> Result<SessionId, McpFailure> {
+    let named = headers.get(SESSION_ID).and_then(|value| value.to_str().ok());
+    let named = named.ok_or_else(|| {
+        McpFailure::bad(
+            "Mcp-Session-Id is missing: begin with `initialize`, and send the id you get",
+        )
+    })?;
+    check_revision(headers)?;
+    Ok(SessionId::parse(named).map_err(|_| Denial::NotFound)?)
 }
 
 /// A revision that is named must be one that is served.
@@ -109,6 +95,13 @@ impl Accepts {
 pub(super) fn not_acceptable(sentence: &str) -> McpFailure {
     let error = RpcError::new(code::INVALID_REQUEST, sentence);
     McpFailure::new(StatusCode::NOT_ACCEPTABLE, error)
+}
+
+/// The refusal of a body that is larger than is taken.
+pub(super) fn too_large(front: &Front) -> McpFailure {
+    let sentence = format!("a message has at most {} bytes", front.settings.mcp.max_bytes);
+    let error = RpcError::new(code::INVALID_REQUEST, sentence);
+    McpFailure::new(StatusCode::PAYLOAD_TOO_LARGE, error)
 }
 
 /// The messages of a body, and whether they came as a batch.

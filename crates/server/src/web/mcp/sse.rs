@@ -23,9 +23,9 @@ pub(super) fn priming(feed: &Feed, retry: Duration) -> String {
     format!("id: {}\nretry: {}\ndata: \n\n", feed.place(), retry.as_millis())
 }
 
-/// A stream that begins with `priming` and `first`.
-pub(super) fn respond(feed: Feed, priming: Option<String>, first: Option<Next>) -> Response {
-    let mut text = priming.unwrap_or_default();
+/// A stream that begins with `opening` and `first`.
+pub(super) fn respond(feed: Feed, opening: Option<String>, first: Option<Next>) -> Response {
+    let mut text = opening.unwrap_or_default();
     let more = first.is_none_or(|next| write(&mut text, next));
     let begun = Some(text).filter(|text| !text.is_empty());
     let writing = Writing { feed, begun, more };

@@ -1,0 +1,76 @@
+//! MCP clients, whose sessions are attached by their streams, and how they come back to one.
+
+use rejoin_core::record::{Ending, Kind, Record, Transport};
+use rejoin_core::{Generation, Seq, SessionId};
+use tracing::Instrument as _;
+
+use super::reconnect::resume_span;
+use super::{Denial, Service, Visitor, ending};
+use crate::mcp::Present;
+
+/// How many names in a row are followed to a session.
+const MOST_NAMES: usize = 8;
+
+impl Service {
+    /// The caller's own MCP session of this id, or of an id whose client went over to it. It goes on.
+    pub(crate) async fn mcp_session(
+        &self,
+        visitor: &Visitor,
+        id: &SessionId,
+    ) -> Result<Record, Denial> {
+        let mut id = id.clone();
+        for _ in 0..MOST_NAMES {
+            let record = self.own(visitor, &id).await?;
+            if record.about.kind != Kind::Mcp {
+                return Err(Denial::NotFound);
+            }
+            match ending(&record, self.now()) {
+                None => return Ok(record),
+                Some(Ending::Restored { to }) => id = to,
+                Some(ending) => return Err(Denial::Ended(ending)),
+            }
+        }
+        Err(Denial::NotFound)
+    }
+
+    /// Makes an attempt to come back to a stream: a failure counts, and it is written down.
+    pub(crate) async fn come_back<T>(
+        &self,
+        visitor: &Visitor,
+        id: &SessionId,
+        attempt: impl Future<Output = Result<T, Denial>>,
+    ) -> Result<T, Denial> {
+        let attempt = self.attempt(visitor, Some(id), "reconnect", attempt);
+        attempt.instrument(resume_span(id, visitor)).await
+    }
+
+    /// The client of a session is there again with a stream; `anew` if the session is attached again in any
+    /// case. Each time it had been away counts against the rate of successes; several streams that a
+    /// network broke at once come back together.
+    pub(crate) async fn be_there_again(
+        &self,
+        record: &Record,
+        transport: Transport,
+        anew: bool,
+    ) -> Result<Present, Denial> {
+        let sessions = self.sessions();
+        let hub = sessions.hubs().of(record.id());
+        if !hub.is_attached() {
+            self.budget_success(record.id(), self.now())?;
+        }
+        Ok(hub.enter(sessions, record, transport, anew).await)
+    }
+
+    /// Counts what a client that came back to a stream was away, and what it is sent and will never be.
+    pub(crate) fn count_stream_return(&self, before: &Record, replayed: u64, lost: u64) {
+        let parked = before.attached.is_none() && before.generation > Generation::ZERO;
+        let away = parked.then(|| self.now().since(before.last_activity));
+        self.sessions().counted().returned(away, replayed, lost);
+    }
+}
+
+/// Events of a session that lie after a position and are held, and those that are held no more.
+pub(crate) fn after(record: &Record, position: Seq) -> (u64, u64) {
+    let first = position.next().max(record.oldest);
+    (record.head.next().steps_from(first), record.oldest.steps_from(position.next()))
+}

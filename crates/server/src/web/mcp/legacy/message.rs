@@ -1,0 +1,86 @@
+//! A POST: one message for the server behind. It is taken as soon as it is stored; what answers it comes on
+//! the session's stream, or waits for it.
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{Query, State};
+use axum::http::{HeaderMap, StatusCode};
+use rejoin_core::SessionId;
+use rejoin_core::record::Record;
+
+use super::super::McpFailure;
+use super::super::post::{enter, request_id};
+use super::super::request::{messages, too_large};
+use super::failure::LegacyFailure;
+use super::{Client, Named, OVER};
+use crate::mcp::logged::StreamName;
+use crate::mcp::message::Message;
+use crate::service::{Denial, Visitor};
+use crate::web::Front;
+
+pub(super) async fn post(
+    Client(visitor): Client,
+    State(front): State<Arc<Front>>,
+    Query(named): Query<Named>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<(StatusCode, &'static str), LegacyFailure> {
+    let body = body.map_err(|_| too_large(&front))?;
+    let message = one_message(&headers, &body)?;
+    let name = named.session.ok_or_else(|| {
+        McpFailure::bad("sessionId is missing: post to the address in the `endpoint` event")
+    })?;
+    let record = session(&front, &visitor, &name).await?;
+    let asks = request_id(&message).is_some();
+    if asks {
+        front.service.check_open()?; // while the server goes down no new call begins
+    }
+    let sessions = front.service.sessions();
+    let hub = sessions.hubs().of(record.id());
+    // A request keeps its session attached until it is answered, whether or not there is a stream.
+    let _present = if asks { Some(hub.enter(sessions, &record, OVER, false).await) } else { None };
+    let entered = enter(sessions, record.id(), message, &StreamName::whole()).await;
+    entered.map_err(|denial| refusal(&front, denial))?;
+    Ok((StatusCode::ACCEPTED, "Accepted"))
+}
+
+fn one_message(headers: &HeaderMap, body: &[u8]) -> Result<Message, McpFailure> {
+    let (mut messages, batch) = messages(headers, body)?;
+    match messages.pop().filter(|_| !batch) {
+        Some(message) => Ok(message),
+        None => Err(McpFailure::bad("batches are of revision 2025-03-26 only")),
+    }
+}
+
+/// The session that a message is for: the caller's own of that name. If there is none, one may be made.
+async fn session(front: &Front, visitor: &Visitor, name: &str) -> Result<Record, LegacyFailure> {
+    let known = match SessionId::parse(name) {
+        Ok(id) => front.service.mcp_session(visitor, &id).await,
+        Err(_) => Err(Denial::NotFound),
+    };
+    let known = match known {
+        Err(gone) if is_gone(&gone) && front.settings.mcp.adopt_unknown_sessions => {
+            adopt(front, visitor, name).await
+        }
+        known => known,
+    };
+    known.map_err(|denial| refusal(front, denial))
+}
+
+async fn adopt(front: &Front, visitor: &Visitor, name: &str) -> Result<Record, Denial> {
+    let adopted = front.service.mcp_session_named(visitor, name).await;
+    // By a name that can be none its client could not come back either.
+    adopted.map_err(|why| if matches!(why, Denial::IdInvalid(_)) { Denial::NotFound } else { why })
+}
+
+/// Who speaks to a session that is gone has to begin again.
+fn refusal(front: &Front, why: Denial) -> LegacyFailure {
+    let status = front.settings.mcp.stale_session_status;
+    if is_gone(&why) { LegacyFailure::Stale { status, why } } else { why.into() }
+}
+
+fn is_gone(why: &Denial) -> bool {
+    matches!(why, Denial::NotFound | Denial::Ended(_))
+}

@@ -1,0 +1,63 @@
+//! MCP over HTTP with server-sent events, revision 2024-11-05: one stream for everything a session has to
+//! say, `GET /sse`, and messages to it by `POST /message?sessionId=`.
+//!
+//! The stream is a reader of the whole out log. A client that comes back names its session, and gets what
+//! lies after the last event it has seen; if it does not know that, what lies after the place where its
+//! stream before began. That place is the session's ack, which outlives this process.
+//!
+//! | file | concern |
+//! |---|---|
+//! | `stream.rs` | `GET /sse` |
+//! | `message.rs` | `POST /message` |
+//! | `failure.rs` | what goes wrong, as these clients are told |
+
+mod failure;
+mod message;
+mod stream;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::routing::{get, post};
+use rejoin_core::record::Transport;
+use serde::Deserialize;
+
+use crate::service::Visitor;
+use crate::web::Front;
+use crate::web::answer::Failure;
+use crate::web::visitor::address;
+
+/// What a client is known as in records and in the audit trail.
+const OVER: Transport = Transport::Sse;
+
+/// Where a client begins, and comes back to.
+const BEGIN: &str = "/sse";
+
+/// The routes.
+pub(super) fn routes() -> Router<Arc<Front>> {
+    Router::new().route(BEGIN, get(stream::open)).route("/message", post(message::post))
+}
+
+/// Somebody who calls over this transport.
+struct Client(Visitor);
+
+impl FromRequestParts<Arc<Front>> for Client {
+    type Rejection = Failure;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        front: &Arc<Front>,
+    ) -> Result<Self, Self::Rejection> {
+        let caller = front.caller(&parts.headers)?;
+        Ok(Self(Visitor::over(OVER, caller, address(parts))))
+    }
+}
+
+/// The session that a query names.
+#[derive(Deserialize)]
+struct Named {
+    #[serde(rename = "sessionId")]
+    session: Option<String>,
+}
