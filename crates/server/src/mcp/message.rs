@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use serde_json::error::Category;
 use serde_json::value::RawValue;
 
 use crate::event::check_depth;
@@ -113,10 +114,10 @@ impl Message {
         check_depth(text.as_bytes()).map_err(|error| NoMessage::Unreadable(error.to_string()))?;
         let shape: Shape<'_> =
             serde_json::from_str(&text).map_err(|error| match error.classify() {
-                serde_json::error::Category::Data => {
-                    NoMessage::Invalid("its members have other types")
+                Category::Data => NoMessage::Invalid("its members have other types"),
+                Category::Io | Category::Syntax | Category::Eof => {
+                    NoMessage::Unreadable(error.to_string())
                 }
-                _ => NoMessage::Unreadable(error.to_string()),
             })?;
         let kind = shape.kind()?;
         Ok(Self { text: text.into(), kind })
@@ -153,6 +154,16 @@ impl Message {
     /// The result as it was written.
     pub(crate) fn result(&self) -> Option<&RawValue> {
         self.shape().result
+    }
+
+    /// The error as it was written.
+    pub(crate) fn error(&self) -> Option<&RawValue> {
+        self.shape().error
+    }
+
+    /// Whether it is the answer to the request of this id.
+    pub(crate) fn answers(&self, asked: &RequestId) -> bool {
+        matches!(&self.kind, Kind::Response { id: Some(id), .. } if id == asked)
     }
 
     /// The same message under another id.
@@ -243,30 +254,40 @@ pub(crate) fn with_element(array: &str, element: &str) -> String {
     format!("{inside}{comma}{element}]")
 }
 
+/// The messages in what was sent at once: one, or several of the revision that has batches.
+pub(crate) fn parse_all(text: &str) -> Result<Vec<Message>, NoMessage> {
+    if !text.trim_start().starts_with('[') {
+        return Ok(vec![Message::parse(text)?]);
+    }
+    let batch: Vec<&RawValue> =
+        serde_json::from_str(text).map_err(|error| NoMessage::Unreadable(error.to_string()))?;
+    batch.into_iter().map(|raw| Message::parse(raw.get())).collect()
+}
+
 /// What raw JSON says, as far as `T` knows it; its default if it is of another form.
 pub(crate) fn read<'a, T: Deserialize<'a> + Default>(raw: Option<impl AsJson<'a>>) -> T {
-    raw.and_then(|raw| serde_json::from_str(raw.as_json()).ok()).unwrap_or_default()
+    raw.and_then(|raw| serde_json::from_str(raw.json()).ok()).unwrap_or_default()
 }
 
 /// JSON that was read before, or is known to be some.
 pub(crate) trait AsJson<'a> {
-    fn as_json(self) -> &'a str;
+    fn json(self) -> &'a str;
 }
 
 impl<'a> AsJson<'a> for &'a RawValue {
-    fn as_json(self) -> &'a str {
+    fn json(self) -> &'a str {
         self.get()
     }
 }
 
 impl<'a> AsJson<'a> for &'a str {
-    fn as_json(self) -> &'a str {
+    fn json(self) -> &'a str {
         self
     }
 }
 
 impl<'a> AsJson<'a> for &'a Box<str> {
-    fn as_json(self) -> &'a str {
+    fn json(self) -> &'a str {
         self
     }
 }

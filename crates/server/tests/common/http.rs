@@ -154,7 +154,9 @@ impl Stream {
                 Some(("", _)) => event.name = ":".into(),
                 Some(("event", name)) => event.name = name.into(),
                 Some(("id", id)) => event.id = id.into(),
+                Some(("data", "")) => {}
                 Some(("data", data)) => event.data = serde_json::from_str(data).unwrap(),
+                Some(("retry", _)) => {}
                 Some(_) => panic!("{line}"),
                 None => return Some(event),
             }

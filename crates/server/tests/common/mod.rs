@@ -9,6 +9,8 @@ pub mod client;
 pub mod failing;
 pub mod hooks;
 pub mod http;
+pub mod mcp;
+pub mod upstream;
 pub mod web;
 
 use std::sync::Arc;
