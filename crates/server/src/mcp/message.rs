@@ -347,6 +347,10 @@ pub(crate) mod code {
     pub(crate) const PARSE: i32 = -32700;
     /// It is no request that can be taken.
     pub(crate) const INVALID_REQUEST: i32 = -32600;
+    /// There is no such method.
+    pub(crate) const METHOD_NOT_FOUND: i32 = -32601;
+    /// The method has no such parameters.
+    pub(crate) const INVALID_PARAMS: i32 = -32602;
     /// The session is unknown or over.
     pub(crate) const NO_SESSION: i32 = -32001;
     /// The server has no room, goes down, or its store does not work.

@@ -48,6 +48,7 @@ pub fn kept_in(directory: &Path) -> Arc<dyn Store> {
         bounds: LogBounds::default(),
         audit_max: 1_000,
         memory_bytes: 1 << 20,
+        max_buffered_bytes: u64::MAX,
         recovery,
         random: Box::new(|bytes| bytes.fill(7)),
     };

@@ -90,6 +90,24 @@ impl Gateway {
         Ok(Self::before(Upstream::Http(Http::new(url)?)))
     }
 
+    /// Before a small server of our own with tools that take their time, to try what a session survives.
+    /// It runs in this process and forgets what it was told when that ends.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// use rejoin::mcp::Gateway;
+    /// # use rejoin::{Sessions, store::MemoryStore};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), rejoin::store::Unavailable> {
+    /// let store = Arc::new(MemoryStore::default());
+    /// let sessions = Sessions::builder(store).mcp(Gateway::built_in()).start()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn built_in() -> Self {
+        Self::before(Upstream::BuiltIn)
+    }
+
     fn before(upstream: Upstream) -> Self {
         Self {
             upstream,

@@ -1,6 +1,7 @@
 //! The ways to reach an MCP server. Whatever it is, it is spoken to over a [`Link`]: messages in, messages
 //! out, and its end is known by the end of what comes out.
 
+mod built_in;
 mod child;
 mod http;
 
@@ -25,6 +26,8 @@ pub(crate) enum Upstream {
     Child(Child),
     /// A server that speaks Streamable HTTP.
     Http(Http),
+    /// The example tools of this process.
+    BuiltIn,
 }
 
 /// Why a server can't be reached.
@@ -88,6 +91,7 @@ impl Upstream {
         match self {
             Self::Child(child) => child.start(session, max_bytes).await,
             Self::Http(http) => Ok(http.connect(session, max_bytes)),
+            Self::BuiltIn => Ok(built_in::connect()),
         }
     }
 }
