@@ -68,7 +68,7 @@ async fn serve(config: &Config) -> Result<()> {
     let service_settings = front::service_settings(settings);
     let service = Service::new(sessions, Arc::new(move || current.current()), service_settings);
     let routes = front::routes(config, service.clone(), &health)?;
-    greet(&listener, &about, &agents::about(settings))?;
+    greet(&listener, &about, settings)?;
     let reload = tokio::spawn(Reload::listen(keys, tls)?.run());
     let server = tokio::spawn(front::serve(listener, routes, Arc::clone(&health)));
 
@@ -99,15 +99,18 @@ async fn serve(config: &Config) -> Result<()> {
 }
 
 /// Says where it listens, where its data is and what to try next.
-fn greet(listener: &Listener, about: &str, agent: &str) -> Result<()> {
+fn greet(listener: &Listener, about: &str, settings: &Settings) -> Result<()> {
     let address = listener.local_addr().context("the listener has no address")?;
     let (scheme, version) = (listener.scheme(), env!("CARGO_PKG_VERSION"));
-    tracing::info!(%address, store = about, agent, version, "listening");
+    let (agent, mcp) = (agents::about_agent(settings), agents::about_mcp(settings));
+    tracing::info!(%address, store = about, agent, mcp, version, "listening");
     crate::say(&format!(
         "rejoin {version}\n  listening on  {scheme}://{address}\n  sessions in   {about}\n  \
          agent         {agent}\n  \
+         mcp           {mcp}\n  \
          try           rejoin demo\n                \
-         curl -X POST {scheme}://{address}/api/sessions\n  \
+         curl -X POST {scheme}://{address}/api/sessions\n                \
+         {scheme}://{address}/mcp as a Streamable HTTP server of any MCP client\n  \
          stop with     Ctrl-C; sessions are kept\n",
     ));
     Ok(())

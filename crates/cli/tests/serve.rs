@@ -61,6 +61,19 @@ fn run(mut command: Command) -> Said {
 }
 
 impl Server {
+    fn post(&self, path: &str, json: &str) -> String {
+        let mut stream = TcpStream::connect(&self.address).expect("it listens");
+        let length = json.len();
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAccept: application/json\r\n\
+             Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{json}"
+        );
+        stream.write_all(request.as_bytes()).expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it answers");
+        answer
+    }
+
     fn get(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).expect("it listens");
         let request =
@@ -103,6 +116,35 @@ impl Drop for Server {
 
 fn directory() -> TempDir {
     tempfile::tempdir().expect("a directory can be made")
+}
+
+#[test]
+fn without_an_mcp_server_the_built_in_one_answers_and_the_greeting_says_so() {
+    let data = directory();
+    let server = start(rejoin(data.path()));
+    assert!(
+        server.greeting.contains("mcp           the built-in example tools"),
+        "{}",
+        server.greeting
+    );
+    let hello = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}"#;
+    let answer = server.post("/mcp", hello);
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert!(answer.contains("Rejoin's example tools"), "{answer}");
+}
+
+#[test]
+fn the_url_of_an_mcp_server_is_shown_without_its_query() {
+    let data = directory();
+    let mut command = rejoin(data.path());
+    command.arg("--mcp=http://127.0.0.1:9/mcp?key=hunter2");
+    let server = start(command);
+    assert!(
+        server.greeting.contains("mcp           http://127.0.0.1:9/mcp?…"),
+        "{}",
+        server.greeting
+    );
+    assert!(!server.greeting.contains("hunter2"), "{}", server.greeting);
 }
 
 #[test]

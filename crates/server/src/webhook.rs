@@ -21,7 +21,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::Clock;
 use crate::hook::{Cleanup, Lifecycle, SessionHook};
-use crate::post::{BadUrl, Client};
+use crate::outward::BadUrl;
+use crate::post::Client;
 use crate::random;
 use crate::web::record_view;
 

@@ -1,4 +1,4 @@
-//! The agent that the settings name.
+//! The agent and the MCP server that the settings name.
 
 use std::time::Duration;
 
@@ -14,15 +14,18 @@ pub(crate) fn add(builder: Builder, settings: &Settings) -> Result<Builder> {
     add_gateway(add_agent(builder, settings)?, settings)
 }
 
-/// The MCP server behind `/mcp`.
+/// The MCP server behind `/mcp`: a child process, a server, or the built-in example.
 fn add_gateway(builder: Builder, settings: &Settings) -> Result<Builder> {
     let gateway = match &settings.mcp {
-        None => return Ok(builder),
+        None => Gateway::built_in(),
         Some(Program::Command(line)) => Gateway::command(line),
-        Some(Program::Http(_)) => return Err(anyhow!("mcp: only commands so far")),
+        Some(Program::Http(url)) => {
+            Gateway::http(url.as_str()).map_err(|error| anyhow!("mcp: {error}"))?
+        }
     };
     let gateway = gateway
         .max_children(settings.max_children)
+        .max_bytes(usize::try_from(settings.max_mcp_bytes).unwrap_or(usize::MAX))
         .trust_annotations(settings.trust_annotations)
         .session_tools(settings.session_tools || settings.mcp.is_none());
     Ok(builder.mcp(gateway))
@@ -52,9 +55,18 @@ pub(crate) fn idle_ttl(settings: &Settings) -> Option<Duration> {
 }
 
 /// The agent, in words.
-pub(crate) fn about(settings: &Settings) -> String {
-    match &settings.agent {
-        None => "the built-in example".to_owned(),
+pub(crate) fn about_agent(settings: &Settings) -> String {
+    about(settings.agent.as_ref(), "the built-in example")
+}
+
+/// What is behind `/mcp`, in words.
+pub(crate) fn about_mcp(settings: &Settings) -> String {
+    about(settings.mcp.as_ref(), "the built-in example tools")
+}
+
+fn about(program: Option<&Program>, built_in: &str) -> String {
+    match program {
+        None => built_in.to_owned(),
         Some(Program::Command(line)) => format!("{line}, one process a session"),
         Some(Program::Http(url)) => url.to_string(),
     }

@@ -18,7 +18,8 @@ use serde_json::value::RawValue;
 
 use crate::agent::{Agent, Seat};
 use crate::entry::EntryBody;
-use crate::post::{BadUrl, Client};
+use crate::outward::BadUrl;
+use crate::post::Client;
 
 /// The wait after the first attempt that failed; it doubles with each …
 const FIRST_WAIT: Duration = Duration::from_millis(200);

@@ -117,6 +117,11 @@ impl Hubs {
         lock(&self.handed).get(session).is_some_and(|handed| handed.contains(&in_seq))
     }
 
+    /// Notes that an entry was refused unseen.
+    pub(crate) fn not_handed(&self, session: &SessionId, in_seq: InSeq) {
+        self.settled(session, in_seq);
+    }
+
     /// Notes that an entry is dealt with.
     pub(crate) fn settled(&self, session: &SessionId, in_seq: InSeq) {
         let mut handed = lock(&self.handed);

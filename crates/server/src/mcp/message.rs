@@ -156,6 +156,16 @@ impl Message {
         self.shape().result
     }
 
+    /// The error as it was written.
+    pub(crate) fn error(&self) -> Option<&RawValue> {
+        self.shape().error
+    }
+
+    /// Whether it is the answer to the request of this id.
+    pub(crate) fn answers(&self, asked: &RequestId) -> bool {
+        matches!(&self.kind, Kind::Response { id: Some(id), .. } if id == asked)
+    }
+
     /// The same message under another id.
     pub(crate) fn with_id(&self, id: &RequestId) -> String {
         match self.shape().id {
@@ -244,6 +254,16 @@ pub(crate) fn with_element(array: &str, element: &str) -> String {
     format!("{inside}{comma}{element}]")
 }
 
+/// The messages in what was sent at once: one, or several of the revision that has batches.
+pub(crate) fn parse_all(text: &str) -> Result<Vec<Message>, NoMessage> {
+    if !text.trim_start().starts_with('[') {
+        return Ok(vec![Message::parse(text)?]);
+    }
+    let batch: Vec<&RawValue> =
+        serde_json::from_str(text).map_err(|error| NoMessage::Unreadable(error.to_string()))?;
+    batch.into_iter().map(|raw| Message::parse(raw.get())).collect()
+}
+
 /// What raw JSON says, as far as `T` knows it; its default if it is of another form.
 pub(crate) fn read<'a, T: Deserialize<'a> + Default>(raw: Option<impl AsJson<'a>>) -> T {
     raw.and_then(|raw| serde_json::from_str(raw.json()).ok()).unwrap_or_default()
@@ -327,6 +347,10 @@ pub(crate) mod code {
     pub(crate) const PARSE: i32 = -32700;
     /// It is no request that can be taken.
     pub(crate) const INVALID_REQUEST: i32 = -32600;
+    /// There is no such method.
+    pub(crate) const METHOD_NOT_FOUND: i32 = -32601;
+    /// The method has no such parameters.
+    pub(crate) const INVALID_PARAMS: i32 = -32602;
     /// The session is unknown or over.
     pub(crate) const NO_SESSION: i32 = -32001;
     /// The server has no room, goes down, or its store does not work.

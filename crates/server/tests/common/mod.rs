@@ -10,6 +10,8 @@ pub mod failing;
 pub mod hooks;
 pub mod http;
 pub mod mcp;
+pub mod mcp_client;
+pub mod upstream;
 pub mod web;
 
 use std::sync::Arc;

@@ -68,8 +68,11 @@ impl Desk<'_> {
             );
             return self.answer_error(in_seq, &error).await;
         }
+        if maybe_handed {
+            self.shared.hubs.hand(&self.session, in_seq); // by this process or the one before it
+        }
         if let Err(error) = self.ensure_link(in_seq).await? {
-            return self.answer_all_errors(&error).await;
+            return self.answer_for_all(&error).await;
         }
         if self.is_for_us(in_seq).await? {
             return self.reconnect_session(in_seq).await;
@@ -81,15 +84,19 @@ impl Desk<'_> {
     pub(super) async fn hand(&mut self, in_seq: InSeq) -> Result<(), Closing> {
         let Some(pending) = self.requests.get(in_seq) else { return Ok(()) };
         let text = pending.message.with_id(&RequestId::number(in_seq.get()));
+        let before = self.shared.hubs.was_handed(&self.session, in_seq);
         self.shared.hubs.hand(&self.session, in_seq);
-        self.tell_server(text).await;
+        if !self.tell_server(text).await && !before {
+            self.shared.hubs.not_handed(&self.session, in_seq);
+        }
         Ok(())
     }
 
-    /// Writes to the server behind. If it has gone that is noticed where it is listened to.
-    pub(super) async fn tell_server(&mut self, text: String) {
-        if let Some(link) = &self.link {
-            let _ = link.to.send(text).await;
+    /// Writes to the server behind, if it is there. If it has gone that is noticed where it is listened to.
+    pub(super) async fn tell_server(&mut self, text: String) -> bool {
+        match &self.link {
+            Some(link) => link.to.send(text).await.is_ok(),
+            None => false,
         }
     }
 
@@ -100,7 +107,9 @@ impl Desk<'_> {
                 self.tell_server(message.text().to_owned()).await;
             }
             CANCELLED => self.on_cancelled(message).await?,
-            _ => self.tell_server(message.text().to_owned()).await,
+            _ => {
+                self.tell_server(message.text().to_owned()).await;
+            }
         }
         Ok(())
     }
@@ -126,17 +135,23 @@ impl Desk<'_> {
     ) -> Result<(), Closing> {
         let ours = id.and_then(|id| serde_json::from_str::<String>(id.as_json()).ok());
         match ours.and_then(|id| self.questions.remove(&id)) {
-            Some(theirs) => self.tell_server(message.with_id(&theirs)).await,
+            Some(theirs) => {
+                self.tell_server(message.with_id(&theirs)).await;
+            }
             // The server that asked has gone.
             None => tracing::debug!(session = %self.session, "an answer to nobody's question"),
         }
         Ok(())
     }
 
-    /// Answers whatever is under way with an error.
-    pub(super) async fn answer_all_errors(&mut self, error: &RpcError) -> Result<(), Closing> {
+    /// There is no server: answers whatever is under way, with an error that allows to ask again only
+    /// where that does no harm.
+    pub(super) async fn answer_for_all(&mut self, error: &RpcError) -> Result<(), Closing> {
         for in_seq in self.requests.entries() {
-            self.answer_error(in_seq, error).await?;
+            match self.shared.hubs.was_handed(&self.session, in_seq) {
+                true => self.answer_unknown(in_seq).await?,
+                false => self.answer_error(in_seq, error).await?,
+            }
         }
         Ok(())
     }

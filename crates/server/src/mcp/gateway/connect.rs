@@ -14,20 +14,14 @@ use super::rerun::{LISTS, digest};
 use crate::agent::stopped;
 use crate::mcp::logged::StreamName;
 use crate::mcp::message::{Kind, Message, RequestId, RpcError, code, notification, request};
-use crate::mcp::upstream::Unreachable;
-
-/// The waits between attempts to reach a server.
-const WAITS: [Duration; 6] = [
-    Duration::from_millis(100),
-    Duration::from_millis(300),
-    Duration::from_secs(1),
-    Duration::from_secs(2),
-    Duration::from_secs(4),
-    Duration::from_secs(8),
-];
+use crate::mcp::upstream::{Unreachable, WAITS};
 
 /// How long a server may take to answer a question of ours. Some are downloaded when they are started.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How many servers may go away while a request waits, before it is answered for: a server that goes away
+/// whenever it is spoken to is no server.
+const MOST_LOSSES: u8 = 5;
 
 impl Desk<'_> {
     /// Sees to it that there is a server to hand a request to. It is tried for a while; then the reason
@@ -48,10 +42,8 @@ impl Desk<'_> {
             };
             self.link = None;
             tracing::warn!(session = %self.session, %why, "an MCP server can't be reached");
-            let Some(wait) = waits.next() else {
-                let sentence = format!("the MCP server is not available: {why}");
-                let error = RpcError::new(code::UPSTREAM_UNAVAILABLE, sentence);
-                return Ok(Err(error.because("upstream_unavailable")));
+            let Some(wait) = waits.next().filter(|_| !why.was_tried_for_a_while()) else {
+                return Ok(Err(unavailable(&why.to_string())));
             };
             self.pause(*wait).await?;
         }
@@ -71,7 +63,7 @@ impl Desk<'_> {
         };
         self.annotations = None;
         let mut orders = self.orders.clone();
-        let connecting = self.gateway.upstream.connect(&self.session);
+        let connecting = self.gateway.upstream.connect(&self.session, self.gateway.max_bytes);
         let link = tokio::select! {
             biased;
             _ = stopped(&mut orders) => return Err(Closing::Told),
@@ -171,6 +163,7 @@ impl Desk<'_> {
     ) -> Result<Result<Message, Unreachable>, Closing> {
         self.own += 1;
         let id = RequestId::text(&format!("rejoin-{}", self.own));
+        self.asking.insert(id.clone(), None);
         self.tell_server(request(&id, method, params)).await;
         let mut orders = self.orders.clone();
         let answer = tokio::select! {
@@ -178,24 +171,34 @@ impl Desk<'_> {
             _ = stopped(&mut orders) => return Err(Closing::Told),
             answer = timeout(PATIENCE, self.listen_for(&id)) => answer,
         };
-        match answer {
-            Ok(Ok(Some(message))) => Ok(Ok(message)),
-            Ok(Ok(None)) => Ok(Err(Unreachable::WentAway)),
-            Ok(Err(closing)) => Err(closing),
-            Err(_) => Ok(Err(Unreachable::Silent(method.into()))),
+        self.asking.remove(&id);
+        answer.unwrap_or_else(|_| Ok(Err(Unreachable::Silent(method.into()))))
+    }
+
+    /// Listens until an answer comes, or it is known that none will. Another question may be asked
+    /// meanwhile, so the answer may have been heard there.
+    async fn listen_for(
+        &mut self,
+        asked: &RequestId,
+    ) -> Result<Result<Message, Unreachable>, Closing> {
+        loop {
+            if let Some(answer) = self.asking.get_mut(asked).and_then(Option::take) {
+                return Ok(answer);
+            }
+            let Some(link) = &mut self.link else { return Ok(Err(Unreachable::WentAway)) };
+            let Some(heard) = link.from.recv().await else {
+                return Ok(Err(Unreachable::WentAway));
+            };
+            Box::pin(self.on_heard(heard)).await?;
         }
     }
 
-    /// Listens until an answer comes; nothing if the server goes before.
-    async fn listen_for(&mut self, id: &RequestId) -> Result<Option<Message>, Closing> {
-        loop {
-            let Some(link) = &mut self.link else { return Ok(None) };
-            let Some(heard) = link.from.recv().await else { return Ok(None) };
-            match Message::parse(&heard.text) {
-                Ok(message) if is_answer_to(&message, id) => return Ok(Some(message)),
-                Ok(message) => Box::pin(self.on_message(message, heard.during)).await?,
-                Err(_) => {}
-            }
+    /// What became of a question of ours.
+    pub(super) fn note_answer(&mut self, id: &RequestId, answer: Result<Message, Unreachable>) {
+        match self.asking.get_mut(id) {
+            Some(place) => *place = Some(answer),
+            // Cancelled, or answered for by us.
+            None => tracing::debug!(session = %self.session, "an answer that nobody waits for"),
         }
     }
 
@@ -206,13 +209,29 @@ impl Desk<'_> {
         }
         self.place = None;
         self.withdraw_questions().await?;
+        self.lost.clear(); // with all the others
         for in_seq in self.requests.entries() {
             match self.ensure_link(in_seq).await? {
-                Ok(()) => self.hand_again(in_seq).await?,
-                Err(error) => return self.answer_all_errors(&error).await,
+                Ok(()) => self.hand_after_loss(in_seq).await?,
+                Err(error) => return self.answer_for_all(&error).await,
             }
         }
         Ok(())
+    }
+
+    /// Hands a request to the server that has taken the place of one that went.
+    async fn hand_after_loss(&mut self, in_seq: InSeq) -> Result<(), Closing> {
+        let was_handed = self.shared.hubs.was_handed(&self.session, in_seq);
+        let losses = self.requests.count_loss(in_seq);
+        match (losses > MOST_LOSSES, was_handed) {
+            (true, true) => self.answer_unknown(in_seq).await,
+            (true, false) => {
+                let error = unavailable("it goes away whenever it is asked");
+                self.answer_error(in_seq, &error).await
+            }
+            (false, true) => self.hand_again(in_seq).await,
+            (false, false) => self.hand(in_seq).await,
+        }
     }
 
     /// Nobody waits for the answers to what the server had asked.
@@ -227,8 +246,10 @@ impl Desk<'_> {
     }
 }
 
-fn is_answer_to(message: &Message, asked: &RequestId) -> bool {
-    matches!(message.kind(), Kind::Response { id: Some(id), .. } if id == asked)
+/// The error for a server that can't be reached.
+pub(super) fn unavailable(why: &str) -> RpcError {
+    let sentence = format!("the MCP server is not available: {why}");
+    RpcError::new(code::UPSTREAM_UNAVAILABLE, sentence).because("upstream_unavailable")
 }
 
 /// How a session is introduced whose client never did that itself.

@@ -18,8 +18,8 @@ use crate::child::places::Place;
 use crate::error::PublishError;
 use crate::mcp::hub::{Hub, Present};
 use crate::mcp::logged::{Event, StreamName};
-use crate::mcp::message::{RequestId, RpcError, error_response};
-use crate::mcp::upstream::{Heard, Link};
+use crate::mcp::message::{Message, RequestId, RpcError, error_response};
+use crate::mcp::upstream::{Heard, Link, Unreachable};
 use crate::shared::Shared;
 
 /// Publications that may be on their way to the store; while there are so many nothing more is heard.
@@ -40,7 +40,11 @@ pub(super) struct Desk<'a> {
     pub(super) asked: u64,
     /// Requests that we made for ourselves.
     pub(super) own: u64,
+    /// Those of them that we wait for, and what became of them.
+    pub(super) asking: HashMap<RequestId, Option<Result<Message, Unreachable>>>,
     pub(super) link: Option<Link>,
+    /// Requests whose answers were lost on the way, by a server that goes on.
+    pub(super) lost: VecDeque<InSeq>,
     /// What the tools of the server that runs say of themselves, once it was asked.
     pub(super) annotations: Option<HashMap<String, super::rerun::Annotations>>,
     inbox: Inbox,
@@ -75,6 +79,9 @@ impl From<PublishError> for Closing {
 enum Happened {
     Entry(StoredEntry),
     Heard(Heard),
+    /// An answer was lost on the way.
+    LostAnswer(InSeq),
+    /// The server has gone.
     Lost,
     Published,
 }
@@ -96,7 +103,9 @@ impl<'a> Desk<'a> {
             questions: HashMap::new(),
             asked: 0,
             own: 0,
+            asking: HashMap::new(),
             link: None,
+            lost: VecDeque::new(),
             annotations: None,
             inbox,
             voice,
@@ -134,12 +143,16 @@ impl<'a> Desk<'a> {
         match self.next().await? {
             Happened::Entry(entry) => self.on_entry(entry).await,
             Happened::Heard(heard) => self.on_heard(heard).await,
+            Happened::LostAnswer(in_seq) => self.hand_again(in_seq).await,
             Happened::Lost => self.on_lost().await,
             Happened::Published => Ok(()),
         }
     }
 
     async fn next(&mut self) -> Result<Happened, Closing> {
+        if let Some(in_seq) = self.lost.pop_front() {
+            return Ok(Happened::LostAnswer(in_seq));
+        }
         let has_room = self.sayings.len() < ON_THEIR_WAY;
         let place = async {
             match &self.place {

@@ -33,11 +33,12 @@ use async_trait::async_trait;
 pub(crate) use book::Book;
 
 use self::desk::Desk;
-use super::upstream::{Child, Upstream};
+use super::upstream::{Child, Http, Upstream};
 use crate::agent::{Agent, Seat};
 use crate::agents::MAX_CHILDREN;
 use crate::child::places::Places;
 use crate::child::process::LONGEST_END;
+use crate::outward::BadUrl;
 
 /// The largest message, unless somebody says otherwise.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
@@ -63,18 +64,57 @@ pub struct Gateway {
     places: Option<Arc<Places>>,
     trusts_annotations: bool,
     session_tools: bool,
+    /// The largest message of the server behind.
+    max_bytes: usize,
 }
 
 impl Gateway {
     /// Before a command that speaks MCP on its standard input and output: one process a session, started
     /// when first needed. The line is read as `sh -c` does.
     pub fn command(line: impl Into<OsString>) -> Self {
-        let upstream = Upstream::Child(Child::shell(line, MAX_BYTES));
+        let places = Some(Places::new(MAX_CHILDREN));
+        Self { places, ..Self::before(Upstream::Child(Child::shell(line))) }
+    }
+
+    /// Before a server that speaks Streamable HTTP, at a URL with scheme `http` or `https`: one session of
+    /// it for each of ours. Nothing that a client sends in its headers is passed on, its `Authorization`
+    /// least of all.
+    ///
+    /// ```
+    /// use rejoin::mcp::Gateway;
+    ///
+    /// let gateway = Gateway::http("http://127.0.0.1:3000/mcp")?;
+    /// # Ok::<(), rejoin::BadUrl>(())
+    /// ```
+    pub fn http(url: &str) -> Result<Self, BadUrl> {
+        Ok(Self::before(Upstream::Http(Http::new(url)?)))
+    }
+
+    /// Before a small server of our own with tools that take their time, to try what a session survives.
+    /// It runs in this process and forgets what it was told when that ends.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// use rejoin::mcp::Gateway;
+    /// # use rejoin::{Sessions, store::MemoryStore};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), rejoin::store::Unavailable> {
+    /// let store = Arc::new(MemoryStore::default());
+    /// let sessions = Sessions::builder(store).mcp(Gateway::built_in()).start()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn built_in() -> Self {
+        Self::before(Upstream::BuiltIn)
+    }
+
+    fn before(upstream: Upstream) -> Self {
         Self {
             upstream,
-            places: Some(Places::new(MAX_CHILDREN)),
+            places: None,
             trusts_annotations: true,
             session_tools: false,
+            max_bytes: MAX_BYTES,
         }
     }
 
@@ -93,9 +133,14 @@ impl Gateway {
         self.trusts_annotations = trust;
         self
     }
-}
 
-impl Gateway {
+    /// With messages of at most so many bytes from the server behind, in place of 16 MiB.
+    #[must_use]
+    pub fn max_bytes(mut self, bytes: usize) -> Self {
+        self.max_bytes = bytes;
+        self
+    }
+
     /// With the tool `reconnect_session`, and a reconnect token in the first result of each session.
     #[must_use]
     pub fn session_tools(mut self, on: bool) -> Self {

@@ -23,6 +23,8 @@ pub(super) struct Pending {
     token: Option<Box<str>>,
     /// The furthest that was reported: progress only ever grows, also when the request runs again.
     progress: Option<f64>,
+    /// How many servers have gone away meanwhile.
+    losses: u8,
 }
 
 /// All of a session's, by the entry they came with, which is also their id towards the server behind.
@@ -42,11 +44,16 @@ impl Pending {
             token: Option<&'a RawValue>,
         }
         let token = message.read_params::<Params<'_>>().meta.token.map(|raw| raw.get().into());
-        Self { id, stream, message, token, progress: None }
+        Self { id, stream, message, token, progress: None, losses: 0 }
     }
 
     pub(super) fn method(&self) -> &str {
         self.message.method().unwrap_or_default()
+    }
+
+    /// Whether progress may have been reported of which nothing is known here.
+    pub(super) fn may_have_reported(&self) -> bool {
+        self.token.is_some() && self.progress.is_none()
     }
 
     /// The tool that it calls, if it calls one.
@@ -83,6 +90,13 @@ impl Requests {
 
     pub(super) fn remove(&mut self, in_seq: InSeq) -> Option<Pending> {
         self.0.remove(&in_seq)
+    }
+
+    /// Counts that a server has gone away while it waited.
+    pub(super) fn count_loss(&mut self, in_seq: InSeq) -> u8 {
+        let Some(pending) = self.0.get_mut(&in_seq) else { return 0 };
+        pending.losses = pending.losses.saturating_add(1);
+        pending.losses
     }
 
     /// Their entries, oldest first.

@@ -3,14 +3,20 @@
 //! nobody can know what it did, and the client is told that.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use rejoin_core::InSeq;
+use rejoin_core::{InSeq, Seq};
+use rejoin_store::PageLimit;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
+use super::connect::unavailable;
 use super::desk::{Closing, Desk};
 use super::pending::Pending;
+use super::server_side::PROGRESS;
+use crate::mcp::logged::Event;
 use crate::mcp::message::{Message, RpcError, code, read};
+use crate::mcp::upstream::Unreachable;
 
 /// How often a request is handed over again.
 const MOST_RERUNS: u8 = 2;
@@ -45,19 +51,29 @@ struct Tool {
     annotations: Annotations,
 }
 
+/// What becomes of a request that may have run.
+enum Verdict {
+    /// It runs again: that does no harm.
+    Again,
+    /// It does not, and nobody can know whether it did.
+    NobodyKnows,
+    /// The server went away before that could be found out.
+    ServerGone,
+}
+
+/// The server went away before it had answered.
+struct WentAway;
+
 /// Pages of a list that are read at most.
 const MOST_PAGES: usize = 100;
 
 impl Desk<'_> {
     /// Runs a request again that may have been handed over before, or says that nobody knows.
     pub(super) async fn hand_again(&mut self, in_seq: InSeq) -> Result<(), Closing> {
-        if !self.may_run_again(in_seq).await? {
-            let error = RpcError::new(
-                code::OUTCOME_UNKNOWN,
-                "outcome unknown: the MCP server went away while this request was under way; it may \
-                 or may not have taken effect",
-            );
-            return self.answer_error(in_seq, &error.because("upstream_lost")).await;
+        match self.judge(in_seq).await? {
+            Verdict::NobodyKnows => return self.answer_unknown(in_seq).await,
+            Verdict::ServerGone => return Ok(()), // which is noticed next, and comes back here
+            Verdict::Again => self.recall_progress(in_seq).await,
         }
         *self.keeping.change().reruns.entry(in_seq.get()).or_default() += 1;
         self.publish(Vec::new()).await?;
@@ -66,20 +82,59 @@ impl Desk<'_> {
         self.hand(in_seq).await
     }
 
-    async fn may_run_again(&mut self, in_seq: InSeq) -> Result<bool, Closing> {
+    /// How far a request had come before Rejoin was started again stands in the log.
+    async fn recall_progress(&mut self, in_seq: InSeq) {
+        let pending = self.requests.get(in_seq).filter(|pending| pending.may_have_reported());
+        let Some(stream) = pending.map(|pending| pending.stream.clone()) else { return };
+        let mut after = Seq::ZERO;
+        let (store, session) = (Arc::clone(&self.shared.store), self.session.clone());
+        while let Ok(Some(page)) = store.read(&session, after, PageLimit::default()).await {
+            for event in &page.events {
+                after = event.seq;
+                let said = Event::from_body(&event.body).filter(|event| event.stream == stream);
+                let report = said.and_then(|event| Message::parse(event.message?).ok());
+                if let Some(report) = report.filter(|report| report.method() == Some(PROGRESS)) {
+                    self.requests.advances(&report);
+                }
+            }
+            if page.events.is_empty() || after >= page.record.head {
+                return;
+            }
+        }
+    }
+
+    /// Says that nobody can know what became of a request; of one that only reads, that it failed.
+    pub(super) async fn answer_unknown(&mut self, in_seq: InSeq) -> Result<(), Closing> {
+        if self.requests.get(in_seq).is_some_and(|pending| only_reads(pending.method())) {
+            let error = unavailable("it goes away whenever it is asked");
+            return self.answer_error(in_seq, &error).await;
+        }
+        let error = RpcError::new(
+            code::OUTCOME_UNKNOWN,
+            "outcome unknown: the MCP server went away while this request was under way; it may or \
+             may not have taken effect",
+        );
+        self.answer_error(in_seq, &error.because("upstream_lost")).await
+    }
+
+    async fn judge(&mut self, in_seq: InSeq) -> Result<Verdict, Closing> {
         let reruns = self.keeping.book().reruns.get(&in_seq.get()).copied().unwrap_or(0);
-        let Some(pending) = self.requests.get(in_seq) else { return Ok(false) };
+        let Some(pending) = self.requests.get(in_seq) else { return Ok(Verdict::NobodyKnows) };
         if reruns >= MOST_RERUNS {
-            return Ok(false);
+            return Ok(Verdict::NobodyKnows);
         }
         if only_reads(pending.method()) {
-            return Ok(true);
+            return Ok(Verdict::Again);
         }
         let Some(tool) = pending.tool().filter(|_| self.gateway.trusts_annotations) else {
-            return Ok(false);
+            return Ok(Verdict::NobodyKnows);
         };
+        if self.learn_annotations().await?.is_err() {
+            return Ok(Verdict::ServerGone);
+        }
         let said = self.annotations_of(&tool).await?;
-        Ok(said.is_some_and(Annotations::may_run_again))
+        let again = said.is_some_and(Annotations::may_run_again);
+        Ok(if again { Verdict::Again } else { Verdict::NobodyKnows })
     }
 
     /// What a tool of the server says of itself; nothing if there is no such tool.
@@ -87,22 +142,34 @@ impl Desk<'_> {
         &mut self,
         tool: &str,
     ) -> Result<Option<Annotations>, Closing> {
-        if self.annotations.is_none() {
-            self.annotations = self.ask_for_annotations().await?;
-        }
+        let _ = self.learn_annotations().await?; // a server that has gone has no tools
         Ok(self.annotations.as_ref().and_then(|tools| tools.get(tool)).copied())
     }
 
-    /// Asks the server what its tools say of themselves; nothing if it does not answer.
+    /// Asks once what the tools of a server say of themselves, unless it has gone. One that does not
+    /// say is not asked again.
+    async fn learn_annotations(&mut self) -> Result<Result<(), WentAway>, Closing> {
+        if self.annotations.is_none() {
+            match self.ask_for_annotations().await? {
+                Ok(said) => self.annotations = Some(said),
+                Err(Unreachable::WentAway) => return Ok(Err(WentAway)),
+                Err(_) => self.annotations = Some(HashMap::new()),
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Asks the server what its tools say of themselves.
     async fn ask_for_annotations(
         &mut self,
-    ) -> Result<Option<HashMap<String, Annotations>>, Closing> {
+    ) -> Result<Result<HashMap<String, Annotations>, Unreachable>, Closing> {
         let (mut all, mut cursor) = (HashMap::new(), None::<String>);
         for _ in 0..MOST_PAGES {
             let params = cursor.map(|cursor| serde_json::json!({ "cursor": cursor }));
             let params = params.and_then(|params| serde_json::value::to_raw_value(&params).ok());
-            let Ok(answer) = self.ask("tools/list", params.as_deref()).await? else {
-                return Ok(None);
+            let answer = match self.ask("tools/list", params.as_deref()).await? {
+                Ok(answer) => answer,
+                Err(why) => return Ok(Err(why)),
             };
             let page: Tools = read(answer.result());
             all.extend(page.tools.into_iter().map(|tool| (tool.name, tool.annotations)));
@@ -111,7 +178,7 @@ impl Desk<'_> {
                 break;
             }
         }
-        Ok(Some(all))
+        Ok(Ok(all))
     }
 }
 

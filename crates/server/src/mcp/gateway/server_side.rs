@@ -4,27 +4,54 @@ use rejoin_core::InSeq;
 
 use super::book::Handshake;
 use super::client_side::{CANCELLED, INITIALIZE};
+use super::connect::unavailable;
 use super::desk::{Closing, Desk};
 use super::pending::Pending;
 use super::rerun;
 use crate::mcp::logged::StreamName;
-use crate::mcp::message::{Kind, Message, RequestId};
-use crate::mcp::upstream::Heard;
+use crate::mcp::message::{Kind, Message, RequestId, parse_all};
+use crate::mcp::upstream::{Heard, Unreachable};
+
+/// What a server says when it has come further with a request.
+pub(super) const PROGRESS: &str = "notifications/progress";
 
 impl Desk<'_> {
     pub(super) async fn on_heard(&mut self, heard: Heard) -> Result<(), Closing> {
-        let messages = match parse(&heard.text) {
-            Ok(messages) => messages,
-            Err(why) => {
-                // Many servers print something before they speak; nothing of it is repeated.
-                tracing::warn!(session = %self.session, why, "ignored what an MCP server wrote");
-                return Ok(());
+        match heard {
+            Heard::Said { text, during } => return self.on_said(&text, during).await,
+            Heard::NotTaken { id, why } => match self.entry_of(&id) {
+                Some(in_seq) => return self.answer_error(in_seq, &unavailable(&why)).await,
+                None => self.note_answer(&id, Err(Unreachable::NotDelivered(why))),
+            },
+            Heard::Lost { id } => match self.entry_of(&id) {
+                Some(in_seq) => self.lost.push_back(in_seq),
+                None => self.note_answer(&id, Err(Unreachable::BrokeOff)),
+            },
+            Heard::Forgotten { id } => {
+                if let Some(in_seq) = self.entry_of(&id) {
+                    self.shared.hubs.not_handed(&self.session, in_seq);
+                }
             }
-        };
-        for message in messages {
-            self.on_message(message, heard.during).await?;
         }
         Ok(())
+    }
+
+    async fn on_said(&mut self, text: &str, during: Option<u64>) -> Result<(), Closing> {
+        let Ok(messages) = parse_all(text) else {
+            // Many servers print something before they speak; nothing of it is repeated.
+            tracing::warn!(session = %self.session, "ignored what is no message of an MCP server");
+            return Ok(());
+        };
+        for message in messages {
+            self.on_message(message, during).await?;
+        }
+        Ok(())
+    }
+
+    /// The request under way that the server knows by this id.
+    fn entry_of(&self, id: &RequestId) -> Option<InSeq> {
+        let in_seq = InSeq::new(id.as_number()?);
+        self.requests.get(in_seq).map(|_| in_seq)
     }
 
     pub(super) async fn on_message(
@@ -45,7 +72,7 @@ impl Desk<'_> {
             Kind::Notification { method } => {
                 let text = match &*method {
                     CANCELLED => self.withdrawn(&message),
-                    "notifications/progress" if !self.requests.advances(&message) => None,
+                    PROGRESS if !self.requests.advances(&message) => None,
                     _ => Some(message.text().to_owned()),
                 };
                 let Some(text) = text else { return Ok(()) };
@@ -61,11 +88,11 @@ impl Desk<'_> {
         failed: bool,
         message: &Message,
     ) -> Result<(), Closing> {
-        let in_seq = id.as_ref().and_then(RequestId::as_number).map(InSeq::new);
+        let Some(id) = id else { return Ok(()) }; // it could not read what it answers
+        let in_seq = self.entry_of(&id);
         let known = in_seq.and_then(|in_seq| Some((in_seq, self.requests.get(in_seq)?)));
         let Some((in_seq, pending)) = known else {
-            // Cancelled, or answered for by us.
-            tracing::debug!(session = %self.session, "an answer that nobody waits for");
+            self.note_answer(&id, Ok(message.clone()));
             return Ok(());
         };
         let text = message.with_id(&pending.id);
@@ -116,15 +143,4 @@ impl Desk<'_> {
         })
         .unwrap_or(general)
     }
-}
-
-/// The messages in what a server wrote at once: one, or several of the revision that has batches.
-fn parse(text: &str) -> Result<Vec<Message>, &'static str> {
-    let read = |text: &str| Message::parse(text).map_err(|_| "it is no JSON-RPC message");
-    if !text.trim_start().starts_with('[') {
-        return Ok(vec![read(text)?]);
-    }
-    let batch: Vec<&serde_json::value::RawValue> =
-        serde_json::from_str(text).map_err(|_| "it is no JSON")?;
-    batch.into_iter().map(|raw| read(raw.get())).collect()
 }

@@ -19,23 +19,26 @@ const LOG_LINE: Bounds = Bounds { whole: 8 * 1024, of_longer: 8 * 1024 };
 #[derive(Debug)]
 pub(crate) struct Child {
     program: Program,
-    max_bytes: usize,
 }
 
 impl Child {
     /// A command line, read as `sh -c` does.
-    pub(crate) fn shell(line: impl Into<OsString>, max_bytes: usize) -> Self {
+    pub(crate) fn shell(line: impl Into<OsString>) -> Self {
         let arguments = vec![OsString::from("-c"), line.into()];
-        Self { program: Program { name: "sh".into(), arguments }, max_bytes }
+        Self { program: Program { name: "sh".into(), arguments } }
     }
 
     /// Starts it.
-    pub(super) async fn start(&self, session: &SessionId) -> Result<Link, Unreachable> {
+    pub(super) async fn start(
+        &self,
+        session: &SessionId,
+        max_bytes: usize,
+    ) -> Result<Link, Unreachable> {
         let (process, pipes) =
             Process::spawn(&self.program).await.map_err(Unreachable::NotStarted)?;
         let (to, outgoing) = mpsc::channel(WAITING);
         let (incoming, from) = mpsc::channel(WAITING);
-        let keeper = keep(process, pipes, outgoing, incoming, self.max_bytes, session.clone());
+        let keeper = keep(process, pipes, outgoing, incoming, max_bytes, session.clone());
         Ok(Link { to, from, keeper: tokio::spawn(keeper) })
     }
 }
@@ -95,7 +98,7 @@ async fn hear(
                 return;
             }
         };
-        if !text.is_empty() && incoming.send(Heard { text, during: None }).await.is_err() {
+        if !text.is_empty() && incoming.send(Heard::said(text)).await.is_err() {
             return;
         }
     }

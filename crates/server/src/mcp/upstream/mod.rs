@@ -1,13 +1,20 @@
 //! The ways to reach an MCP server. Whatever it is, it is spoken to over a [`Link`]: messages in, messages
 //! out, and its end is known by the end of what comes out.
 
+mod built_in;
 mod child;
+mod http;
+
+use std::time::Duration;
 
 use rejoin_core::SessionId;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 pub(crate) use child::Child;
+pub(crate) use http::Http;
+
+use super::message::RequestId;
 
 /// Messages that may wait in a link, in each direction.
 const WAITING: usize = 64;
@@ -17,6 +24,10 @@ const WAITING: usize = 64;
 pub(crate) enum Upstream {
     /// A command, run once for each session.
     Child(Child),
+    /// A server that speaks Streamable HTTP.
+    Http(Http),
+    /// The example tools of this process.
+    BuiltIn,
 }
 
 /// Why a server can't be reached.
@@ -28,6 +39,12 @@ pub(crate) enum Unreachable {
     /// It went away before it had answered the handshake.
     #[error("it went away before it had answered `initialize`")]
     WentAway,
+    /// It could not be given the handshake, though that was tried for a while.
+    #[error("{0}")]
+    NotDelivered(Box<str>),
+    /// It broke off in the middle.
+    #[error("it broke off before it had answered")]
+    BrokeOff,
     /// It did not answer the handshake.
     #[error("it did not answer `{0}` in time")]
     Silent(Box<str>),
@@ -44,22 +61,64 @@ pub(crate) struct Link {
     keeper: JoinHandle<()>,
 }
 
-/// What a server said.
+/// What is heard of a server.
 #[derive(Debug)]
-pub(crate) struct Heard {
-    pub(crate) text: String,
-    /// The request on whose own stream it came, where the transport tells.
-    pub(crate) during: Option<u64>,
+pub(crate) enum Heard {
+    /// It said something; where the transport tells, on the own stream of a request.
+    Said { text: String, during: Option<u64> },
+    /// A request could not be given to it, though that was tried for a while: it certainly did not run.
+    NotTaken { id: RequestId, why: Box<str> },
+    /// A request was given to it and the answer was lost on the way. The server itself goes on.
+    Lost { id: RequestId },
+    /// It refused a request because it has forgotten the session: the request did not run. The link ends.
+    Forgotten { id: RequestId },
+}
+
+impl Heard {
+    /// Something that belongs to no request, as far as the transport tells.
+    pub(crate) fn said(text: impl Into<String>) -> Self {
+        Self::Said { text: text.into(), during: None }
+    }
 }
 
 impl Upstream {
-    /// Reaches the server for one session.
-    pub(crate) async fn connect(&self, session: &SessionId) -> Result<Link, Unreachable> {
+    /// Reaches the server for one session. A message of it has at most so many bytes.
+    pub(crate) async fn connect(
+        &self,
+        session: &SessionId,
+        max_bytes: usize,
+    ) -> Result<Link, Unreachable> {
         match self {
-            Self::Child(child) => child.start(session).await,
+            Self::Child(child) => child.start(session, max_bytes).await,
+            Self::Http(http) => Ok(http.connect(session, max_bytes)),
+            Self::BuiltIn => Ok(built_in::connect()),
         }
     }
 }
+
+impl Unreachable {
+    /// Whether it is of no use to try again at once.
+    pub(crate) fn was_tried_for_a_while(&self) -> bool {
+        match self {
+            Self::NotDelivered(_) => true,
+            Self::NotStarted(_)
+            | Self::WentAway
+            | Self::BrokeOff
+            | Self::Silent(_)
+            | Self::Refused(_) => false,
+        }
+    }
+}
+
+/// The waits between attempts to reach a server.
+pub(crate) const WAITS: [Duration; 6] = [
+    Duration::from_millis(100),
+    Duration::from_millis(300),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(4),
+    Duration::from_secs(8),
+];
 
 impl Link {
     /// Ends it, and waits until the server has gone.

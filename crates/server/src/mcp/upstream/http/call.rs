@@ -1,0 +1,190 @@
+//! One request, until it is answered or lost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::{BodyExt as _, Limited};
+use hyper::body::Incoming;
+use hyper::{Response, StatusCode};
+use tokio::time::timeout;
+
+use super::refusal::{self, Refusal};
+use super::stream::{Next, Place, Stream, is_stream};
+use super::talk::{Ended, Talk, Undelivered};
+use crate::mcp::message::{Message, RequestId, RpcError, code, error_response, parse_all};
+use crate::mcp::upstream::Heard;
+use crate::outward::NoAnswer;
+
+/// Attempts to go on with a stream that bring nothing, before its answer counts as lost.
+const RESUMES: usize = 5;
+
+/// How long a stream may go on after its answer, so that its connection can be used again.
+const AFTER_ANSWER: Duration = Duration::from_secs(1);
+
+/// A request under way.
+struct Call {
+    talk: Arc<Talk>,
+    id: RequestId,
+    message: Message,
+}
+
+/// What became of a request.
+enum Outcome {
+    /// Its answer was passed on.
+    Answered,
+    /// It is to be answered so.
+    Answer(String),
+    /// It did not run: the server can't be reached.
+    NotTaken(Box<str>),
+    /// It did not run: the server has forgotten the session.
+    Forgotten,
+    /// It may have run: the server has forgotten the session.
+    ForgottenMeanwhile,
+    /// It may have run.
+    Lost,
+}
+
+/// Hands a request over and passes on whatever belongs to it.
+pub(super) async fn run(talk: Arc<Talk>, id: RequestId, message: Message) -> Ended {
+    let call = Call { talk, id, message };
+    let outcome = call.run().await;
+    let Call { talk, id, .. } = call;
+    let (heard, ended) = match outcome {
+        Outcome::Answered => return Ended::Well,
+        Outcome::Answer(text) => (Heard::Said { text, during: id.as_number() }, Ended::Well),
+        Outcome::NotTaken(why) => (Heard::NotTaken { id, why }, Ended::Well),
+        Outcome::Lost => (Heard::Lost { id }, Ended::Well),
+        Outcome::Forgotten => (Heard::Forgotten { id }, Ended::Forgotten),
+        Outcome::ForgottenMeanwhile => return Ended::Forgotten,
+    };
+    talk.pass_on(heard).await;
+    ended
+}
+
+impl Call {
+    async fn run(&self) -> Outcome {
+        let answer = match self.talk.post(&self.message).await {
+            Ok(answer) => answer,
+            Err(Undelivered::NotTaken(why)) => return Outcome::NotTaken(why),
+            Err(Undelivered::Broken) => return Outcome::Lost,
+        };
+        if !answer.status().is_success() {
+            return self.refused(answer).await;
+        }
+        if self.begins() {
+            self.talk.note_session(&answer);
+        }
+        match is_stream(&answer) {
+            true => self.follow(answer).await,
+            false => self.read(answer).await,
+        }
+    }
+
+    fn begins(&self) -> bool {
+        self.message.method() == Some("initialize")
+    }
+
+    async fn refused(&self, answer: Response<Incoming>) -> Outcome {
+        match refusal::of(&self.talk, answer).await {
+            Refusal::Forgotten => Outcome::Forgotten,
+            Refusal::Said(error) => Outcome::Answer(self.error(&error)),
+            Refusal::Refused(error) => Outcome::Answer(error_response(Some(&self.id), &error)),
+            Refusal::Failed => Outcome::Lost,
+        }
+    }
+
+    fn error(&self, error: &str) -> String {
+        format!(r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#, self.id)
+    }
+
+    /// The whole answer at once.
+    async fn read(&self, answer: Response<Incoming>) -> Outcome {
+        let body = Limited::new(answer.into_body(), self.talk.max_bytes).collect().await;
+        let body = match body {
+            Ok(body) => body.to_bytes(),
+            Err(error) if error.is::<http_body_util::LengthLimitError>() => {
+                return Outcome::Answer(self.too_long());
+            }
+            Err(_) => return Outcome::Lost,
+        };
+        let text = String::from_utf8_lossy(&body).into_owned();
+        if let Ok(message) = Message::parse(&text)
+            && let (false, Some(error)) = (message.answers(&self.id), message.error())
+        {
+            return Outcome::Answer(self.error(error.get())); // it could not read the id
+        }
+        match self.pass_on(text).await {
+            true => Outcome::Answered,
+            false => Outcome::Lost,
+        }
+    }
+
+    /// Reads the stream of the answer, and goes on with it if it breaks.
+    async fn follow(&self, answer: Response<Incoming>) -> Outcome {
+        let mut place = Place::default();
+        let mut stream = Stream::of(&self.talk, answer);
+        loop {
+            match stream.next(&mut place).await {
+                Next::Message(text) => {
+                    if self.pass_on(text).await {
+                        let rest =
+                            async { while let Next::Message(_) = stream.next(&mut place).await {} };
+                        let _ = timeout(AFTER_ANSWER, rest).await; // for the sake of the connection
+                        return Outcome::Answered;
+                    }
+                }
+                Next::TooLong => return Outcome::Answer(self.too_long()),
+                Next::End => match self.go_on(&mut place).await {
+                    Ok(answer) => stream = Stream::of(&self.talk, answer),
+                    Err(outcome) => return outcome,
+                },
+            }
+        }
+    }
+
+    /// Goes on with a stream after the last event of which the server has said the id.
+    async fn go_on(&self, place: &mut Place) -> Result<Response<Incoming>, Outcome> {
+        while place.failures < RESUMES && place.last.is_some() {
+            place.pause().await;
+            match self.talk.get(place.last.as_deref()).await {
+                Ok(answer) if is_stream(&answer) => return Ok(answer),
+                Ok(answer) if may_pass(answer.status()) => {}
+                Ok(answer) if answer.status().is_success() => break, // nothing is left of it
+                Ok(answer) => match refusal::of(&self.talk, answer).await {
+                    Refusal::Forgotten => return Err(Outcome::ForgottenMeanwhile),
+                    Refusal::Said(_) | Refusal::Refused(_) | Refusal::Failed => break,
+                },
+                Err(NoAnswer::NoConnection | NoAnswer::Broken) => {}
+            }
+        }
+        Err(Outcome::Lost)
+    }
+
+    /// Passes on what the server said; says whether the answer was in it.
+    async fn pass_on(&self, text: String) -> bool {
+        let messages = parse_all(&text).unwrap_or_default();
+        let answer = messages.iter().find(|message| message.answers(&self.id));
+        if let Some(answer) = answer
+            && self.begins()
+        {
+            self.talk.note_revision(answer);
+        }
+        let answered = answer.is_some();
+        self.talk.pass_on(Heard::Said { text, during: self.id.as_number() }).await;
+        answered
+    }
+
+    fn too_long(&self) -> String {
+        let sentence = format!(
+            "the MCP server's answer has more than {} bytes (max_mcp_bytes)",
+            self.talk.max_bytes
+        );
+        let error = RpcError::new(code::RESULT_EVICTED, sentence).because("result_too_large");
+        error_response(Some(&self.id), &error)
+    }
+}
+
+/// Whether a server that answers so may answer otherwise in a moment.
+fn may_pass(status: StatusCode) -> bool {
+    status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS
+}

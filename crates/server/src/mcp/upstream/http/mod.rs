@@ -1,0 +1,128 @@
+//! An MCP server behind a URL: Streamable HTTP, revisions 2025-03-26 to 2025-11-25, from the client's side.
+//!
+//! Every message is POSTed. The answer to a request comes as JSON or on a stream, which is gone on with if it
+//! breaks and the server has told where it stood; what belongs to no request comes on the general stream.
+//! A server that can't be reached is tried for a while, with messages that it certainly did not get; whether
+//! it got one that broke on the way nobody knows, so the gateway decides what becomes of that.
+//!
+//! | file | concern |
+//! |---|---|
+//! | `talk.rs` | what is said in which words: headers, POST, GET, DELETE |
+//! | `call.rs` | one request, until it is answered or lost |
+//! | `general.rs` | the stream of what belongs to no request |
+//! | `stream.rs` | reading a stream, and where it stood |
+//! | `events.rs` | server-sent events out of bytes |
+//! | `refusal.rs` | what an answer means that is no success |
+
+mod call;
+mod events;
+mod general;
+mod refusal;
+mod stream;
+mod talk;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rejoin_core::SessionId;
+use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, JoinSet};
+
+use self::talk::{Ended, Talk};
+use super::{Heard, Link, WAITING};
+use crate::mcp::message::{Kind, Message, RequestId};
+use crate::outward::{BadUrl, Server};
+
+/// A server behind a URL.
+#[derive(Debug)]
+pub(crate) struct Http {
+    server: Arc<Server>,
+}
+
+impl Http {
+    pub(crate) fn new(url: &str) -> Result<Self, BadUrl> {
+        Ok(Self { server: Arc::new(Server::new(url)?) })
+    }
+
+    /// Begins a conversation; whether the server is there shows with the first message.
+    pub(super) fn connect(&self, session: &SessionId, max_bytes: usize) -> Link {
+        let (to, outgoing) = mpsc::channel(WAITING);
+        let (incoming, from) = mpsc::channel::<Heard>(WAITING);
+        let talk = Talk::new(Arc::clone(&self.server), incoming, session.clone(), max_bytes);
+        Link { to, from, keeper: tokio::spawn(Keeper::of(talk).keep(outgoing)) }
+    }
+}
+
+/// Goes between a link and the server.
+struct Keeper {
+    talk: Arc<Talk>,
+    /// Requests under way.
+    calls: HashMap<RequestId, AbortHandle>,
+    /// One for each of them, and one for the general stream. They end with the keeper.
+    tasks: JoinSet<Ended>,
+    /// Whether the general stream is listened to.
+    hears_more: bool,
+}
+
+impl Keeper {
+    fn of(talk: Talk) -> Self {
+        let (calls, tasks) = (HashMap::new(), JoinSet::new());
+        Self { talk: Arc::new(talk), calls, tasks, hears_more: false }
+    }
+
+    /// Until either side ends. A server that has not forgotten the session is told that it is over.
+    async fn keep(mut self, mut outgoing: mpsc::Receiver<String>) {
+        let talk = Arc::clone(&self.talk);
+        let ended = loop {
+            let ended = tokio::select! {
+                () = talk.closed() => break Ended::Well,
+                Some(done) = self.tasks.join_next() => {
+                    self.calls.retain(|_, call| !call.is_finished());
+                    done.unwrap_or(Ended::Well)
+                }
+                text = outgoing.recv() => match text {
+                    Some(text) => self.take(&text).await,
+                    None => break Ended::Well,
+                },
+            };
+            if ended == Ended::Forgotten {
+                break ended;
+            }
+        };
+        self.tasks.shutdown().await;
+        match ended {
+            Ended::Well => talk.take_leave().await,
+            Ended::Forgotten => give_back(&talk, outgoing).await,
+        }
+    }
+
+    /// Requests go out side by side, everything else in order.
+    async fn take(&mut self, text: &str) -> Ended {
+        let Ok(message) = Message::parse(text) else { return Ended::Well }; // we wrote it
+        if let Kind::Request { id, .. } = message.kind().clone() {
+            let call = call::run(Arc::clone(&self.talk), id.clone(), message);
+            self.calls.insert(id, self.tasks.spawn(call));
+            return Ended::Well;
+        }
+        if message.method() == Some("notifications/cancelled") {
+            let cancelled = message.cancelled_id().and_then(|id| self.calls.remove(&id));
+            cancelled.inspect(AbortHandle::abort); // it may still wait for the server to come back
+        }
+        let ended = self.talk.tell(&message).await;
+        let ready = message.method() == Some("notifications/initialized");
+        if ready && !std::mem::replace(&mut self.hears_more, true) {
+            self.tasks.spawn(general::run(Arc::clone(&self.talk)));
+        }
+        ended
+    }
+}
+
+/// Says of every request that is still waiting to go out that it did not.
+async fn give_back(talk: &Talk, mut outgoing: mpsc::Receiver<String>) {
+    outgoing.close();
+    while let Some(text) = outgoing.recv().await {
+        if let Ok(Kind::Request { id, .. }) = Message::parse(&text).map(|m| m.kind().clone()) {
+            talk.pass_on(Heard::Forgotten { id }).await;
+        }
+    }
+}
