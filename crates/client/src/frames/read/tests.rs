@@ -88,7 +88,11 @@ fn a_session_is_confirmed_with_everything_that_is_needed_to_go_on() {
     let old = r#"{"event":"agent.session_created","session_id":"sess_1","content":"Session reconnected successfully","metadata":{"resumed":true,"epoch":"e","replay_from":9,"gap":{"from":3,"to":8}}}"#;
     let ServerEvent::SessionCreated { resumed, gap, .. } = told(old) else { panic!() };
     assert!(resumed);
-    assert_eq!(gap, SeqRange::new(Seq::new(3), Seq::new(8)));
+    let missing = SeqRange { from: Seq::new(3), to: Seq::new(8) };
+    assert_eq!(gap, Some(Gap::Evicted { missing, lost: Some(missing) }));
+    let log_lost = r#"{"event":"agent.session_created","session_id":"sess_1","metadata":{"resumed":true,"epoch":"f","replay_from":1,"gap":{"from":null,"to":null}}}"#;
+    let ServerEvent::SessionCreated { gap, .. } = told(log_lost) else { panic!() };
+    assert_eq!(gap, Some(Gap::PositionUnknown), "a client that can't read this waits for ever");
     let nameless = r#"{"event":"agent.session_created","content":"x","metadata":{"epoch":"e","replay_from":9}}"#;
     assert_eq!(bad(nameless), BadFrame::Missing);
 }
