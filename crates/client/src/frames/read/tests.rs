@@ -184,3 +184,24 @@ fn nothing_of_a_frame_shows_up_in_what_is_said_about_it() {
     let wrong = r#"{"event":"agent.state_exported","metadata":{"signed_state":["hunter2"]}}"#;
     assert!(!format!("{} {:?}", bad(wrong), bad(wrong)).contains("hunter2"));
 }
+
+/// The cases that every client passes are played against the brain in `rejoin-core`; that their frames
+/// can be read is checked here.
+#[test]
+fn the_frames_of_the_conformance_cases_can_be_read() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../conformance/frames.json");
+    let frames = std::fs::read_to_string(path).unwrap();
+    let frames: serde_json::Map<String, serde_json::Value> = serde_json::from_str(&frames).unwrap();
+    let from_server = |name: &str| !name.starts_with("user.");
+    for (name, mut frame) in frames {
+        if !frame["event"].as_str().is_some_and(from_server) {
+            continue; // a frame of the client, or something saved
+        }
+        if name == "event" {
+            frame["seq"] = 1.into();
+        }
+        let expected = if name == "no_buffered_events" { "Unknown" } else { "Told" };
+        let shown = format!("{:?}", read(&frame.to_string()).unwrap());
+        assert!(shown.starts_with(expected), "{name}: {shown}");
+    }
+}
