@@ -74,10 +74,8 @@ impl Book {
 
     /// A frame, or a saved state, by its name or in full, with the patch merged in.
     pub(crate) fn named(&self, name: &Value, patch: Option<&Value>) -> Value {
-        let mut value = match name {
-            Value::String(name) => self.frames[name].clone(),
-            value => value.clone(),
-        };
+        let mut value =
+            name.as_str().map_or_else(|| name.clone(), |name| self.frames[name].clone());
         assert!(!value.is_null(), "nothing is named {name}");
         if let Some(patch) = patch {
             merge(&mut value, patch);

@@ -47,13 +47,10 @@ pub(crate) fn options(given: &Value) -> ClientOptions {
 }
 
 fn input(happens: &Value) -> Input {
-    let (word, detail) = match happens {
-        Value::String(word) => (word.as_str(), &Value::Null),
-        Value::Object(members) => {
-            members.iter().next().map(|(word, d)| (word.as_str(), d)).unwrap()
-        }
-        other => panic!("nothing can happen like {other}"),
-    };
+    let bare = happens.as_str().map(|word| (word, &Value::Null));
+    let detailed =
+        || happens.as_object()?.iter().next().map(|(word, detail)| (word.as_str(), detail));
+    let (word, detail) = bare.or_else(detailed).unwrap();
     let message_id = || MessageId::parse(detail["message_id"].as_str().unwrap()).unwrap();
     let random = || u32::try_from(detail["random"].as_u64().unwrap()).unwrap();
     match word {
