@@ -69,6 +69,8 @@ export class Session {
   #connected = null;
   /** @type {import('./tabs.js').Turn|null} */
   #turn = null;
+  /** Goes up whenever this tab gets or loses the session. */
+  #tenure = 0;
   #unwatch = () => {};
   #over = false;
   #options;
@@ -120,7 +122,8 @@ export class Session {
     // A page that goes away is cut, too: that saves where it is.
     this.#unwatch = watch({ wake: () => this.wake(), offline: cut, hidden: cut });
     const key = this.#options.tabs === false ? undefined : this.#storage.key;
-    this.#turn = queue(key, { owned: () => void this.#begin(), waiting: () => this.#yield() });
+    const owned = () => void this.#begin((this.#tenure += 1));
+    this.#turn = queue(key, { owned, waiting: () => this.#yield() });
     return this.#connected.promise;
   }
 
@@ -157,7 +160,7 @@ export class Session {
     if (this.#status.state === 'stopped') throw new SessionError('other_tab');
     this.#wantsEnd = true;
     const stopped = deferred();
-    const forget = this.on('status', ({ state }) => state === 'stopped' && stopped.resolve(null));
+    const forget = this.on('status', () => this.#over && stopped.resolve(null));
     void this.connect();
     this.#driver?.tell({ type: 'end' });
     await stopped.promise;
@@ -170,10 +173,10 @@ export class Session {
    * @returns {Promise<void>}
    */
   close() {
-    if (!this.#over) {
-      this.#suspend();
-      this.#finish({ state: 'stopped', reason: 'left' });
-    }
+    this.#suspend();
+    if (!this.#over) this.#finish({ state: 'stopped', reason: 'left' });
+    // Not before: a session that was superseded or ended is not for the next tab to begin again.
+    this.#handover.afterwards(() => this.#turn?.leave());
     return new Promise((resolve) => this.#handover.afterwards(resolve));
   }
 
@@ -216,8 +219,8 @@ export class Session {
     return this.#handover.iterate();
   }
 
-  /** This tab has the session: go on from what was kept, with what is still to be said. */
-  async #begin() {
+  /** This tab has the session: go on from what was kept, with what is still to be said. @param {number} tenure */
+  async #begin(tenure) {
     /** @type {Saved|null} */
     let saved;
     try {
@@ -227,7 +230,7 @@ export class Session {
       this.#emit('error', /** @type {Error} */ (error));
       return this.#finish({ state: 'stopped', reason: 'storage' });
     }
-    if (this.#over || this.#driver) return;
+    if (this.#over || tenure !== this.#tenure) return; // another tab was quicker than the storage
     if (saved?.position && this.#options.fromBeginning) {
       // What another tab has shown meanwhile, this one has not.
       saved = { ...saved, position: this.#shown ?? { ...saved.position, seq: 0 } };
@@ -240,6 +243,7 @@ export class Session {
 
   /** Another tab has the session. What was not answered is sent when this one has it again. */
   #yield() {
+    this.#tenure += 1;
     this.#suspend();
     this.#setStatus({ state: 'stopped', reason: 'other_tab' });
     return new Promise((/** @type {(value: void) => void} */ resolve) => this.#handover.afterwards(resolve));
@@ -313,7 +317,6 @@ export class Session {
   #finish(status) {
     this.#over = true;
     this.#unwatch();
-    this.#handover.afterwards(() => this.#turn?.leave());
     this.#handover.end();
     this.#setStatus(status);
     const error = new SessionError('stopped', status.code ?? status.reason);

@@ -52,13 +52,15 @@ function queueByLocks(name, channel, locks, { owned, waiting }) {
   let told = false;
   /** Lets go of the lock; null while this tab does not have it. @type {(() => void)|null} */
   let letGo = null;
+  /** This tab has asked to take over. */
+  let takes = false;
   let place = new AbortController();
   /** @type {ReturnType<typeof setTimeout>|undefined} */
   let timer;
 
   /** @returns {Promise<void>} */
   const hold = () => {
-    told = false;
+    told = takes = false;
     owned();
     return new Promise((resolve) => (letGo = resolve));
   };
@@ -97,15 +99,14 @@ function queueByLocks(name, channel, locks, { owned, waiting }) {
     letGo = null;
     timer = setTimeout(line, TAB_ANSWER);
   };
-  let takes = false;
   channel.onmessage = ({ data: word }) => {
     if (word === 'take' && letGo !== null && !told) void yieldToAnother();
     if (word === 'yours' && takes) steal();
-    takes &&= word !== 'yours';
   };
   void request({ ifAvailable: true });
   return {
     takeOver() {
+      if (letGo !== null) return;
       takes = true;
       channel.postMessage('take');
       clearTimeout(timer);

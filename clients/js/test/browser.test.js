@@ -217,6 +217,17 @@ it('the same id is the same message', async () => {
   assert.equal(FakeWebSocket.last().sent.filter(({ event: name }) => name === 'user.message').length, 1);
 });
 
+it('a session that has stopped can be left, whoever did not take its events', async () => {
+  const storage = new MemoryStorage();
+  const session = await attached({ storage });
+  FakeWebSocket.last().say(event(1));
+  FakeWebSocket.last().say({ event: 'system.notice', metadata: { code: 'superseded' } });
+  assert.equal(session.status.reason, 'superseded');
+  await session.close();
+  assert.equal(session.status.reason, 'superseded');
+  assert.equal(storage.load().position.seq, 0, 'nobody has handled it');
+});
+
 it('addresses may be relative to the page, and http means ws', async (t) => {
   globalThis.location = { href: 'https://page.example/chat/' };
   t.after(() => delete globalThis.location);
@@ -244,12 +255,7 @@ it('without a WebSocket the message says what to do', () => {
 
 for (const pages of [false, true]) {
   it(`the second tab is told, and takes over; ${pages ? 'each tab shows everything' : 'each event is handled in one tab'}`, async (t) => {
-    const locks = new FakeLocks();
-    const navigator = Object.getOwnPropertyDescriptor(globalThis, 'navigator');
-    Object.defineProperty(globalThis, 'navigator', { value: { locks }, configurable: true });
-    t.after(() =>
-      navigator ? Object.defineProperty(globalThis, 'navigator', navigator) : delete globalThis.navigator,
-    );
+    withLocks(t);
     const storage = new LocalStorage(`two-tabs-${pages}`, new FakeArea());
     const first = await attached({ storage, tabs: true, fromBeginning: pages });
     first.on('event', () => {});
@@ -294,4 +300,53 @@ for (const pages of [false, true]) {
     await FakeWebSocket.last().open();
     assert.equal(FakeWebSocket.last().sent[0].content.last_seq, pages ? 1 : 2);
   });
+}
+
+it('a tab that was superseded by another device does not send the next tab after it', async (t) => {
+  withLocks(t);
+  const storage = new LocalStorage('superseded', new FakeArea());
+  const first = await attached({ storage, tabs: true });
+  const second = new Session('ws://server/ws', { WebSocket: FakeWebSocket, storage });
+  sessions.push(second);
+  void second.connect();
+  await settle();
+  FakeWebSocket.last().end(4100, '{"reason":"superseded"}');
+  assert.equal(first.status.reason, 'superseded');
+  await settle();
+  assert.deepEqual([second.status.reason, FakeWebSocket.all.length], ['other_tab', 1]);
+});
+
+it('a tab that loses the session while it reads what was kept opens nothing', async (t) => {
+  withLocks(t);
+  let loaded = () => {};
+  const storage = {
+    key: 'slow',
+    load: () => new Promise((resolve) => (loaded = () => resolve(null))),
+    save() {},
+  };
+  const first = new Session('ws://server/ws', { WebSocket: FakeWebSocket, storage });
+  const second = new Session('ws://server/ws', {
+    WebSocket: FakeWebSocket,
+    storage: { ...storage, load: () => null },
+  });
+  sessions.push(first, second);
+  void first.connect();
+  await settle();
+  void second.connect();
+  await settle();
+  second.takeOver();
+  while (FakeWebSocket.all.length < 1) await settle();
+  loaded();
+  await settle();
+  assert.equal(FakeWebSocket.all.length, 1);
+  assert.equal(first.status.reason, 'other_tab');
+});
+
+/** The tabs of this test have Web Locks. */
+function withLocks(t) {
+  const navigator = Object.getOwnPropertyDescriptor(globalThis, 'navigator');
+  Object.defineProperty(globalThis, 'navigator', { value: { locks: new FakeLocks() }, configurable: true });
+  t.after(() =>
+    navigator ? Object.defineProperty(globalThis, 'navigator', navigator) : delete globalThis.navigator,
+  );
 }
