@@ -105,8 +105,11 @@ impl Server {
             (None | Some(_), _) => end.fresh_token.take(),
         };
         let gap = match confirmed.gap {
-            Some(Gap::Evicted { missing, .. }) => Some(missing),
-            Some(Gap::PositionUnknown) | None => None,
+            // What the state makes up for is told by the notice.
+            Some(Gap::Evicted { missing, .. }) => {
+                Some(Gap::Evicted { missing, lost: Some(missing) })
+            }
+            Some(Gap::PositionUnknown) | None => confirmed.gap,
         };
         let event = if std::mem::take(&mut end.restored) {
             ServerEvent::StateRestored {

@@ -181,7 +181,7 @@ fn session_created(envelope: &Envelope<'_>) -> Result<ServerEvent, BadFrame> {
         resumed,
         epoch: Epoch::from_text(&epoch.ok_or(BadFrame::Missing)?),
         replay_from: seq(replay_from.ok_or(BadFrame::Missing)?)?,
-        gap: range(gap)?,
+        gap: confirmed_gap(gap)?,
         token: secret(reconnect_token),
     })
 }
@@ -192,7 +192,7 @@ fn state_restored(envelope: &Envelope<'_>) -> Result<ServerEvent, BadFrame> {
     Ok(ServerEvent::StateRestored {
         new_session_id: SessionId::parse(&id).map_err(|_| BadFrame::Id)?,
         epoch: Epoch::from_text(&epoch.ok_or(BadFrame::Missing)?),
-        gap: range(gap)?,
+        gap: confirmed_gap(gap)?,
         token: secret(reconnect_token),
     })
 }
@@ -205,7 +205,7 @@ struct Confirmation {
     new_session_id: Option<String>,
     epoch: Option<String>,
     replay_from: Option<u64>,
-    gap: Option<Ends>,
+    gap: Option<MaybeEnds>,
     reconnect_token: Option<String>,
 }
 
@@ -268,12 +268,26 @@ fn notice(envelope: &Envelope<'_>) -> Result<Frame, BadFrame> {
 
 /// Where the server can't say what is missing, the ends are null.
 fn gap(notice: &Notice) -> Result<Gap, BadFrame> {
-    match (notice.from, notice.to) {
-        (Some(from), Some(to)) => {
-            let missing = range(Some(Ends { from, to }))?.ok_or(BadFrame::Seq)?;
-            Ok(Gap::Evicted { missing, lost: range(notice.lost)? })
-        }
-        (None, None) => Ok(Gap::PositionUnknown),
+    let lost = range(notice.lost)?;
+    match missing(MaybeEnds { from: notice.from, to: notice.to })? {
+        Some(missing) => Ok(Gap::Evicted { missing, lost }),
+        None => Ok(Gap::PositionUnknown),
+    }
+}
+
+/// A confirmation does not say what the state makes up for: all of it is taken for lost.
+fn confirmed_gap(ends: Option<MaybeEnds>) -> Result<Option<Gap>, BadFrame> {
+    let Some(ends) = ends else { return Ok(None) };
+    Ok(Some(match missing(ends)? {
+        Some(missing) => Gap::Evicted { missing, lost: Some(missing) },
+        None => Gap::PositionUnknown,
+    }))
+}
+
+fn missing(ends: MaybeEnds) -> Result<Option<SeqRange>, BadFrame> {
+    match (ends.from, ends.to) {
+        (Some(from), Some(to)) => range(Some(Ends { from, to })),
+        (None, None) => Ok(None),
         (Some(_), None) | (None, Some(_)) => Err(BadFrame::Missing),
     }
 }
@@ -298,6 +312,13 @@ fn batch(envelope: &Envelope<'_>) -> Result<Frame, BadFrame> {
 struct Ends {
     from: u64,
     to: u64,
+}
+
+/// Both null where the server can't say what is missing.
+#[derive(Clone, Copy, Deserialize)]
+struct MaybeEnds {
+    from: Option<u64>,
+    to: Option<u64>,
 }
 
 fn range(ends: Option<Ends>) -> Result<Option<SeqRange>, BadFrame> {

@@ -134,22 +134,22 @@ impl Delivery {
         &mut self,
         epoch: Epoch,
         replay_from: Seq,
-        gap: Option<SeqRange>,
+        gap: Option<Gap>,
         now: Timestamp,
     ) {
         let changed = self.epoch.as_ref().is_some_and(|known| *known != epoch);
         self.epoch.get_or_insert_with(|| epoch.clone());
         self.begin(now);
         self.begins_at = Some(replay_from);
-        let gap = if changed { Some(Gap::PositionUnknown) } else { gap.map(evicted) };
+        let gap = if changed { Some(Gap::PositionUnknown) } else { gap };
         self.announced = gap.map(|gap| Announced { gap, epoch });
     }
 
     /// Attached to a session that goes on from the snapshot: another epoch, the same numbering.
-    pub(super) fn restored(&mut self, epoch: Epoch, gap: Option<SeqRange>, now: Timestamp) {
+    pub(super) fn restored(&mut self, epoch: Epoch, gap: Option<Gap>, now: Timestamp) {
         self.begin(now);
         self.restored = Some(epoch.clone());
-        self.announced = gap.map(evicted).map(|gap| Announced { gap, epoch });
+        self.announced = gap.map(|gap| Announced { gap, epoch });
     }
 
     /// What was on its way on the connection before is not coming any more.
@@ -270,9 +270,4 @@ impl Delivery {
         self.ack_due = None;
         Ack { last_seq: self.last_seq(), received_count, gap_detected }
     }
-}
-
-/// A gap as a confirmation tells it: what the state makes up for is not known yet.
-fn evicted(missing: SeqRange) -> Gap {
-    Gap::Evicted { missing, lost: Some(missing) }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::saved::Secret;
 use crate::codes::ErrorCode;
 use crate::ids::{EventId, MessageId, SessionId};
-use crate::position::{Epoch, InSeq, Seq, SeqRange};
+use crate::position::{Epoch, InSeq, Seq};
 use crate::resume::Gap;
 
 /// Something happened. What does not fit the moment (an event after the socket closed, a second
@@ -83,8 +83,9 @@ pub enum ServerEvent {
         epoch: Epoch,
         /// The first seq that will be sent.
         replay_from: Seq,
-        /// What the client has not seen and will not see; a [`ServerEvent::Gap`] says more.
-        gap: Option<SeqRange>,
+        /// What the client has not seen and will not see, all of it taken for lost; a
+        /// [`ServerEvent::Gap`] says more.
+        gap: Option<Gap>,
         /// The next reconnect token.
         token: Option<Secret>,
     },
@@ -94,8 +95,9 @@ pub enum ServerEvent {
         new_session_id: SessionId,
         /// Its epoch. Its numbering goes on where the old session's stood.
         epoch: Epoch,
-        /// What the client has not seen and will not see; a [`ServerEvent::Gap`] says more.
-        gap: Option<SeqRange>,
+        /// What the client has not seen and will not see, all of it taken for lost; a
+        /// [`ServerEvent::Gap`] says more.
+        gap: Option<Gap>,
         /// The next reconnect token.
         token: Option<Secret>,
     },

@@ -10,7 +10,8 @@ use super::{Client, ClientCommand, Joined, Secret, Status, StopReason};
 use crate::codes::{ErrorCode, Recovery};
 use crate::ids::SessionId;
 use crate::limits;
-use crate::position::{Epoch, Seq, SeqRange};
+use crate::position::{Epoch, Seq};
+use crate::resume::Gap;
 use crate::time::Timestamp;
 
 /// What the server is asked for on a new socket.
@@ -31,7 +32,7 @@ pub(super) enum Request {
 pub(super) struct Confirmed {
     pub(super) session_id: SessionId,
     pub(super) epoch: Epoch,
-    pub(super) gap: Option<SeqRange>,
+    pub(super) gap: Option<Gap>,
     pub(super) token: Option<Secret>,
 }
 

@@ -88,7 +88,11 @@ fn a_session_is_confirmed_with_everything_that_is_needed_to_go_on() {
     let old = r#"{"event":"agent.session_created","session_id":"sess_1","content":"Session reconnected successfully","metadata":{"resumed":true,"epoch":"e","replay_from":9,"gap":{"from":3,"to":8}}}"#;
     let ServerEvent::SessionCreated { resumed, gap, .. } = told(old) else { panic!() };
     assert!(resumed);
-    assert_eq!(gap, SeqRange::new(Seq::new(3), Seq::new(8)));
+    let missing = SeqRange { from: Seq::new(3), to: Seq::new(8) };
+    assert_eq!(gap, Some(Gap::Evicted { missing, lost: Some(missing) }));
+    let log_lost = r#"{"event":"agent.session_created","session_id":"sess_1","metadata":{"resumed":true,"epoch":"f","replay_from":1,"gap":{"from":null,"to":null}}}"#;
+    let ServerEvent::SessionCreated { gap, .. } = told(log_lost) else { panic!() };
+    assert_eq!(gap, Some(Gap::PositionUnknown), "a client that can't read this waits for ever");
     let nameless = r#"{"event":"agent.session_created","content":"x","metadata":{"epoch":"e","replay_from":9}}"#;
     assert_eq!(bad(nameless), BadFrame::Missing);
 }
@@ -179,4 +183,25 @@ fn nothing_of_a_frame_shows_up_in_what_is_said_about_it() {
     assert!(!format!("{:?}", read(exported)).contains("hunter2"));
     let wrong = r#"{"event":"agent.state_exported","metadata":{"signed_state":["hunter2"]}}"#;
     assert!(!format!("{} {:?}", bad(wrong), bad(wrong)).contains("hunter2"));
+}
+
+/// The cases that every client passes are played against the brain in `rejoin-core`; that their frames
+/// can be read is checked here.
+#[test]
+fn the_frames_of_the_conformance_cases_can_be_read() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../conformance/frames.json");
+    let frames = std::fs::read_to_string(path).unwrap();
+    let frames: serde_json::Map<String, serde_json::Value> = serde_json::from_str(&frames).unwrap();
+    let from_server = |name: &str| !name.starts_with("user.");
+    for (name, mut frame) in frames {
+        if !frame["event"].as_str().is_some_and(from_server) {
+            continue; // a frame of the client, or something saved
+        }
+        if name == "event" {
+            frame["seq"] = 1.into();
+        }
+        let expected = if name == "no_buffered_events" { "Unknown" } else { "Told" };
+        let shown = format!("{:?}", read(&frame.to_string()).unwrap());
+        assert!(shown.starts_with(expected), "{name}: {shown}");
+    }
 }

@@ -259,3 +259,24 @@ fn the_end_of_a_replay_is_told_once_an_attachment() {
     scene.receive(ServerEvent::ReplayComplete);
     assert_eq!(scene.statuses(), [Status::CaughtUp]);
 }
+
+#[test]
+fn an_unknown_position_that_only_the_confirmation_speaks_of_is_told_too() {
+    let mut scene = Scene::attached_at(5);
+    scene.reopen();
+    scene.outputs.clear();
+    let gap = Some(Gap::PositionUnknown);
+    let (session_id, replay_from) = (session(1), Seq::new(2));
+    let epoch = epoch(1);
+    let resumed = true;
+    scene.receive(ServerEvent::SessionCreated {
+        session_id,
+        resumed,
+        epoch,
+        replay_from,
+        gap,
+        token: None,
+    });
+    scene.receive(event(2));
+    assert_eq!(scene.told(), ["gap unknown", "2"]);
+}

@@ -82,6 +82,7 @@ fn created(session_id: SessionId, epoch: Epoch) -> ServerEvent {
 }
 
 fn resumed(epoch: Epoch, replay_from: u64, gap: Option<SeqRange>) -> ServerEvent {
+    let gap = gap.map(confirmed);
     ServerEvent::SessionCreated {
         session_id: session(1),
         resumed: true,
@@ -92,7 +93,13 @@ fn resumed(epoch: Epoch, replay_from: u64, gap: Option<SeqRange>) -> ServerEvent
     }
 }
 
+/// A gap as a confirmation tells it: what the state makes up for is not known yet.
+fn confirmed(missing: SeqRange) -> Gap {
+    Gap::Evicted { missing, lost: Some(missing) }
+}
+
 fn restored(gap: Option<SeqRange>) -> ServerEvent {
+    let gap = gap.map(confirmed);
     let token = Some(Secret::new("token-3"));
     ServerEvent::StateRestored { new_session_id: session(2), epoch: epoch(2), gap, token }
 }

@@ -172,9 +172,9 @@ impl Server {
         let (written, gap) = match start {
             Start::After(after) => (after, None),
             Start::Gap { after } => {
-                (session.oldest - 1, Some(range(after + 1, session.oldest - 1)))
+                (session.oldest - 1, Some(confirmed(range(after + 1, session.oldest - 1))))
             }
-            Start::Unknown => (session.oldest - 1, None),
+            Start::Unknown => (session.oldest - 1, Some(Gap::PositionUnknown)),
         };
         let (id, epoch) = (session.id.clone(), session.epoch.clone());
         let replay_from = Seq::new(written + 1);
