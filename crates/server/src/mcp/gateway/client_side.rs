@@ -12,6 +12,9 @@ use crate::mcp::message::{Kind, Message, RequestId, RpcError, code};
 /// The request with which a client introduces itself.
 pub(super) const INITIALIZE: &str = "initialize";
 
+/// The request with which a client of a newer revision, that has no sessions, may begin.
+const DISCOVER: &str = "server/discover";
+
 /// What a client says when it is ready.
 pub(super) const INITIALIZED: &str = "notifications/initialized";
 
@@ -68,6 +71,11 @@ impl Desk<'_> {
             );
             return self.answer_error(in_seq, &error).await;
         }
+        if self.asks_too_early(in_seq) {
+            let error =
+                RpcError::new(code::METHOD_NOT_FOUND, "this session begins with `initialize`");
+            return self.answer_error(in_seq, &error).await;
+        }
         if maybe_handed {
             self.shared.hubs.hand(&self.session, in_seq); // by this process or the one before it
         }
@@ -78,6 +86,13 @@ impl Desk<'_> {
             return self.reconnect_session(in_seq).await;
         }
         if maybe_handed { self.hand_again(in_seq).await } else { self.hand(in_seq).await }
+    }
+
+    /// A client that knows newer revisions asks first whether the server does. One with sessions does not,
+    /// and it need not be started to say so.
+    fn asks_too_early(&self, in_seq: InSeq) -> bool {
+        let asks = self.requests.get(in_seq).is_some_and(|p| p.method() == DISCOVER);
+        asks && self.keeping.book().handshake.is_none()
     }
 
     /// Hands a request to the server behind.

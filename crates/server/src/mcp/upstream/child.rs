@@ -1,16 +1,21 @@
 //! An MCP server that is a child process: a message a line on its standard input and output.
 
+mod input;
+
 use std::ffi::OsString;
 use std::pin::pin;
+use std::time::Duration;
 
 use rejoin_core::SessionId;
-use tokio::io::{AsyncRead, AsyncWriteExt as _};
-use tokio::process::ChildStdin;
+use tokio::io::AsyncRead;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
+use self::input::Input;
 use super::{Heard, Link, Unreachable, WAITING};
 use crate::child::lines::{Bounds, Line, Lines};
 use crate::child::process::{Pipes, Process, Program};
+use crate::mcp::message::{Kind, Message};
 
 /// What is logged of a line on standard error.
 const LOG_LINE: Bounds = Bounds { whole: 8 * 1024, of_longer: 8 * 1024 };
@@ -47,40 +52,51 @@ impl Child {
 async fn keep(
     mut process: Process,
     pipes: Pipes,
-    outgoing: mpsc::Receiver<String>,
+    mut outgoing: mpsc::Receiver<String>,
     incoming: mpsc::Sender<Heard>,
     max_bytes: usize,
     session: SessionId,
 ) {
     let mut logging = tokio::task::JoinSet::new(); // ends with this function
     logging.spawn(log_errors(pipes.stderr, session.clone()));
-    let mut feeding = Box::pin(feed(pipes.stdin, outgoing));
+    let mut input = Input::new(pipes.stdin);
     let mut hearing = pin!(hear(pipes.stdout, &incoming, max_bytes, &session));
-    tokio::select! {
-        () = &mut feeding => {}
-        () = &mut hearing => {}
-        status = process.exited() => {
+    let told_to_end = tokio::select! {
+        told_to_end = input.feed(&mut outgoing) => told_to_end,
+        () = &mut hearing => false,
+        _ = process.exited() => false,
+    };
+    let gone = match told_to_end {
+        true => None,
+        false => timeout(DYING, process.exited()).await.ok(),
+    };
+    let never_read = match gone {
+        Some(status) => {
             let status = status.map(|status| status.to_string()).unwrap_or_default();
             tracing::info!(%session, status, "an MCP server's process has ended");
-            // What it said before it ended is in the pipe.
-            let _ = tokio::time::timeout(LAST_LINES, &mut hearing).await;
-            return;
+            input.never_read()
+        }
+        None => {
+            process.end(async move { drop(input) }).await;
+            Vec::new() // it may have read everything at last
+        }
+    };
+    // What it said before it ended is in the pipe; somebody it has started may hold that open.
+    let _ = timeout(LAST_LINES, &mut hearing).await;
+    outgoing.close();
+    for text in never_read.into_iter().chain(std::iter::from_fn(|| outgoing.try_recv().ok())) {
+        if let Ok(Kind::Request { id, .. }) = Message::parse(&text).map(|text| text.kind().clone())
+        {
+            let _ = incoming.send(Heard::DidNotRun { id }).await; // nobody may listen any more
         }
     }
-    process.end(async move { drop(feeding) }).await;
 }
+
+/// How long a child that speaks or reads no more may take to be seen dead.
+const DYING: Duration = Duration::from_millis(100);
 
 /// How long what a child said before it ended may take to be read.
-const LAST_LINES: std::time::Duration = std::time::Duration::from_secs(1);
-
-async fn feed(mut stdin: ChildStdin, mut outgoing: mpsc::Receiver<String>) {
-    while let Some(mut text) = outgoing.recv().await {
-        text.push('\n');
-        if stdin.write_all(text.as_bytes()).await.is_err() || stdin.flush().await.is_err() {
-            return;
-        }
-    }
-}
+const LAST_LINES: Duration = Duration::from_secs(1);
 
 async fn hear(
     stdout: impl AsyncRead + Unpin,

@@ -70,8 +70,9 @@ pub(crate) enum Heard {
     NotTaken { id: RequestId, why: Box<str> },
     /// A request was given to it and the answer was lost on the way. The server itself goes on.
     Lost { id: RequestId },
-    /// It refused a request because it has forgotten the session: the request did not run. The link ends.
-    Forgotten { id: RequestId },
+    /// It did not run a request: it has forgotten the session, or died before it had read it. The link
+    /// ends.
+    DidNotRun { id: RequestId },
 }
 
 impl Heard {

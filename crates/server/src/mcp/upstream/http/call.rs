@@ -54,7 +54,7 @@ pub(super) async fn run(talk: Arc<Talk>, id: RequestId, message: Message) -> End
         Outcome::Answer(text) => (Heard::Said { text, during: id.as_number() }, Ended::Well),
         Outcome::NotTaken(why) => (Heard::NotTaken { id, why }, Ended::Well),
         Outcome::Lost => (Heard::Lost { id }, Ended::Well),
-        Outcome::Forgotten => (Heard::Forgotten { id }, Ended::Forgotten),
+        Outcome::Forgotten => (Heard::DidNotRun { id }, Ended::Forgotten),
         Outcome::ForgottenMeanwhile => return Ended::Forgotten,
     };
     talk.pass_on(heard).await;

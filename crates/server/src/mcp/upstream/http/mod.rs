@@ -122,7 +122,7 @@ async fn give_back(talk: &Talk, mut outgoing: mpsc::Receiver<String>) {
     outgoing.close();
     while let Some(text) = outgoing.recv().await {
         if let Ok(Kind::Request { id, .. }) = Message::parse(&text).map(|m| m.kind().clone()) {
-            talk.pass_on(Heard::Forgotten { id }).await;
+            talk.pass_on(Heard::DidNotRun { id }).await;
         }
     }
 }
