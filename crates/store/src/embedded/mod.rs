@@ -71,7 +71,7 @@ use tokio::sync::oneshot;
 pub use self::error::{Damage, OpenError};
 pub use self::open::{OpenReport, Options, Random};
 use self::piece::Piece;
-use self::read::{EntriesFound, Fetch, Found, PageFound, SnapshotFound};
+use self::read::{Bodies, Found};
 use self::request::{Answer, Change, Reply, Request};
 use self::shared::Shared;
 use self::slot::{Session, Touches, Trace};
@@ -157,15 +157,14 @@ impl EmbeddedStore {
     }
 
     /// Fetches the bodies that are not in memory.
-    async fn fetch<F: Fetch + Sync>(&self, found: F) -> Result<F::Whole, Unavailable> {
-        if let Some(bodies) = found.bodies().map(Found::here).collect() {
-            return Ok(found.complete(bodies));
+    async fn fetch<T>(&self, found: Found<T>) -> Result<T, Unavailable>
+    where
+        T: Bodies + Send + 'static,
+    {
+        match found.here() {
+            Ok(whole) => Ok(whole),
+            Err(found) => self.read_file(move |db| found.fetch(db)).await,
         }
-        self.read_file(move |db| {
-            let bodies = read::fetch(db, found.bodies())?;
-            Ok(found.complete(bodies))
-        })
-        .await
     }
 
     /// Reads from the file on a thread that may block. What can't be read any more is damage, and is
@@ -321,7 +320,7 @@ impl Store for EmbeddedStore {
         after: Seq,
         limit: PageLimit,
     ) -> Result<Option<Page>, Unavailable> {
-        match self.view(id, |session| PageFound::of(session, after, limit))? {
+        match self.view(id, |session| read::page(session, after, limit))? {
             Some(page) => self.fetch(page).await.map(Some),
             None => Ok(None),
         }
@@ -333,14 +332,14 @@ impl Store for EmbeddedStore {
         after: InSeq,
         limit: usize,
     ) -> Result<Vec<StoredEntry>, Unavailable> {
-        match self.view(id, |session| EntriesFound::of(session, after, limit))? {
+        match self.view(id, |session| read::entries(session, after, limit))? {
             Some(entries) => self.fetch(entries).await,
             None => Ok(Vec::new()),
         }
     }
 
     async fn snapshot(&self, id: &SessionId) -> Result<Option<StoredSnapshot>, Unavailable> {
-        match self.view(id, SnapshotFound::of)? {
+        match self.view(id, read::snapshot)? {
             Some(snapshot) => self.fetch(snapshot).await,
             None => Ok(None),
         }
