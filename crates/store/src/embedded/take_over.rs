@@ -26,6 +26,8 @@ pub(super) struct Taken {
     pub(super) key: Key,
     pub(super) id: SessionId,
     pub(super) slot: Arc<Slot>,
+    /// Whether it goes on.
+    pub(super) is_active: bool,
     /// See [`Session::unnoted_from`].
     pub(super) unnoted_from: Option<NonZeroU64>,
     pub(super) was_attached: bool,
@@ -42,12 +44,12 @@ impl TakeOver<'_> {
         session.counted = session.state.vitals.status == Status::Active;
         let state = &session.state;
         let id = state.about.id.clone();
-        let active_of = session.counted.then(|| state.about.principal.clone());
-        let entry = Entry::new(&id, &slot, session.due(), active_of);
+        let entry = Entry::new(&id, &slot, session.due());
         let taken = Taken {
             key,
             id,
             slot: Arc::clone(&slot),
+            is_active: session.counted,
             unnoted_from: session.unnoted_from,
             was_attached,
             events: session.packed().map_or(state.out.len(), |packed| packed.len()),

@@ -379,8 +379,9 @@ impl Writer {
             self.finish_batch(true)?;
         }
         for slot in self.tables.by_key.values() {
-            let session = &mut *slot.lock();
+            let session = &mut *slot.lock_packed();
             if session.unsaved {
+                session.unpack();
                 cleanup::note(session, &mut self.batch);
             }
         }
