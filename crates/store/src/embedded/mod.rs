@@ -115,7 +115,9 @@ impl EmbeddedStore {
         request: impl FnOnce(Reply<T, E>) -> Request,
     ) -> Result<T, E> {
         let (reply, answer) = oneshot::channel();
-        self.shared.queue.push(request(reply)).await?;
+        if let Some(at_gate) = self.shared.queue.push(request(reply))? {
+            Box::pin(at_gate.enter()).await?; // rare, and large: not part of every call's future
+        }
         // No answer: the writer has gone, and with it the request.
         answer.await.unwrap_or_else(|_| Err(self.shared.why_not().into()))
     }

@@ -128,6 +128,7 @@ pub(super) fn open(
         journal: Journal::new(rows, &ledger),
         spill: Spill::new(options.memory_bytes, &ledger),
         batch: Batch::new(newest.number + 1, &ledger),
+        spare: Records::default(),
         under_way: None,
         put_off: VecDeque::new(),
         come_back: VecDeque::new(),

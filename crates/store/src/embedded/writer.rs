@@ -54,6 +54,8 @@ pub(super) struct Writer {
     pub(super) spill: Spill,
     /// The commit that is being put together.
     pub(super) batch: Batch,
+    /// The buffer of an earlier commit, for a later one.
+    pub(super) spare: Records,
     /// What is to be done when the commit that is under way on the other thread is done.
     pub(super) under_way: Option<Aftermath>,
     /// Requests for sessions that it has changed.
@@ -138,15 +140,15 @@ impl Writer {
                 return !backlog.is_empty();
             }
             let Some(request) = backlog.pop_front() else { return false };
-            if self.under_way.is_none() {
-                self.apply(request);
-            } else if request.needs_quiet() {
+            if self.under_way.is_some() && request.needs_quiet() {
                 backlog.push_front(request);
                 return true;
-            } else if self.is_under_way(&request) {
+            }
+            let slot = request.session().and_then(|id| self.tables.by_id.get(id)).cloned();
+            if slot.as_ref().is_some_and(|slot| self.is_under_way(slot)) {
                 self.put_off.push_back(request);
             } else {
-                self.apply(request);
+                self.apply(request, slot);
             }
         }
         false
@@ -183,13 +185,12 @@ impl Writer {
         }
     }
 
-    /// Whether the commit under way has changed the session that a request is about.
-    fn is_under_way(&self, request: &Request) -> bool {
-        let Some(slot) = request.session().and_then(|id| self.tables.by_id.get(id)) else {
-            return false;
-        };
-        let session = slot.lock();
-        session.plan.changed && session.touched < self.batch.number()
+    /// Whether the commit under way has changed a session.
+    fn is_under_way(&self, slot: &Slot) -> bool {
+        self.under_way.is_some() && {
+            let session = slot.lock();
+            session.plan.changed && session.touched < self.batch.number()
+        }
     }
 
     /// Sends the batch on its way, or makes it durable at once if it is small.
@@ -255,7 +256,9 @@ impl Writer {
             has_ids: self.batch.has_ids,
             unnoted: mem::take(&mut self.batch.unnoted),
         });
-        let batch = mem::replace(&mut self.batch, Batch::new(number + 1, &self.ledger));
+        let mut batch = Batch::new(number + 1, &self.ledger);
+        batch.records = mem::take(&mut self.spare);
+        mem::swap(&mut self.batch, &mut batch);
         let Batch { records, rows, deleted, audit, aftermath, .. } = batch;
         let (requests, left_untidy) = (aftermath.answers.len(), false);
         let commit =
@@ -266,11 +269,9 @@ impl Writer {
     /// Takes what a commit that is done leaves: its buffer serves the next one.
     fn take_back(&mut self, commit: Commit) {
         self.untidy = commit.left_untidy;
-        let mut records: Records = commit.records;
-        if self.batch.records.len() == 0 {
-            records.clear();
-            self.batch.records = records;
-        }
+        let mut records = commit.records;
+        records.clear();
+        self.spare = records;
     }
 
     /// Puts the rows and notes of sessions into the batch.
