@@ -39,7 +39,7 @@ impl Assembly<'_> {
                     report.events += taken.events;
                     if taken.was_attached {
                         report.parked += 1;
-                        unwritten.push(Arc::clone(&taken.slot));
+                        unwritten.push(Arc::clone(&taken.slots[0]));
                     }
                     ledger.change_ids(0, taken.ids);
                     let unnoted = taken.unnoted_from.map(|number| number.get() - newest.first);
@@ -59,8 +59,8 @@ fn tables(newest: Header, sessions: Vec<Taken>) -> Tables {
     let mut tables = Tables { next_key, rows, rows_sum, ..Tables::default() };
     tables.by_id.reserve(sessions.len());
     tables.by_key.reserve(sessions.len());
-    for Taken { key, id, slot, .. } in sessions {
-        tables.by_key.insert(key, Arc::clone(&slot));
+    for Taken { key, id, slots: [slot, same], .. } in sessions {
+        tables.by_key.insert(key, same);
         tables.by_id.insert(id, slot);
     }
     tables

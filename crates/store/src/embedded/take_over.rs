@@ -25,7 +25,8 @@ pub(super) struct TakeOver<'a> {
 pub(super) struct Taken {
     pub(super) key: Key,
     pub(super) id: SessionId,
-    pub(super) slot: Arc<Slot>,
+    /// Twice: both tables of the writer get one, and who counts later must find it again in memory.
+    pub(super) slots: [Arc<Slot>; 2],
     /// Whether it goes on.
     pub(super) is_active: bool,
     /// See [`Session::unnoted_from`].
@@ -48,7 +49,7 @@ impl TakeOver<'_> {
         let taken = Taken {
             key,
             id,
-            slot: Arc::clone(&slot),
+            slots: [Arc::clone(&slot), Arc::clone(&slot)],
             is_active: session.counted,
             unnoted_from: session.unnoted_from,
             was_attached,
