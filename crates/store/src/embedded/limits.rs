@@ -83,7 +83,8 @@ pub(super) const LIST_STEP: usize = 512;
 pub(super) const READERS: usize = 4;
 
 /// How long the writer looks for the next request before it sleeps: waking it costs callers more
-/// than the wait. A caller that slept during the commit needs about 40 µs to wake up and come back.
+/// than the wait. It is longer than a caller that slept during the commit takes to be woken and to
+/// come back.
 pub(super) const SPIN: Duration = Duration::from_micros(60);
 
 /// How long the writer lets callers gather that it has just answered, once the first is there.

@@ -8,7 +8,7 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `writer` | the thread that decides: take, apply, commit, publish, answer |
+//! | `writer`, `prepare`, `publish`, `ending` | the thread that decides: take, apply, commit, publish, answer |
 //! | `queue`, `request`, `apply`, `batch` | how a call becomes part of a commit |
 //! | `commit`, `committer` | what a commit writes, and where |
 //! | `slot`, `index`, `read` | what readers see, and that it is only what is committed |
@@ -25,6 +25,7 @@ mod batch;
 mod cleanup;
 mod commit;
 mod committer;
+mod ending;
 mod error;
 mod gather;
 mod index;
@@ -36,7 +37,9 @@ mod open;
 mod packed;
 mod parallel;
 mod piece;
+mod prepare;
 mod private;
+mod publish;
 mod queue;
 mod read;
 mod rebuild;
