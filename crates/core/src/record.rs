@@ -181,10 +181,21 @@ impl Record {
 
     /// When something must be done about it if nobody comes: expire it, or forget it.
     pub fn due_at(&self) -> Option<Timestamp> {
-        match &self.status {
-            Status::Active if self.attached.is_some() => None,
-            Status::Active => Some(self.expires_at),
-            Status::Ended { forget_at, .. } => Some(*forget_at),
+        self.status.due_at(self.attached, self.expires_at)
+    }
+}
+
+impl Status {
+    /// See [`Record::due_at`].
+    pub(crate) fn due_at(
+        &self,
+        attached: Option<Transport>,
+        expires_at: Timestamp,
+    ) -> Option<Timestamp> {
+        match self {
+            Self::Active if attached.is_some() => None,
+            Self::Active => Some(expires_at),
+            Self::Ended { forget_at, .. } => Some(*forget_at),
         }
     }
 }

@@ -145,6 +145,11 @@ impl<B> SessionState<B> {
         }
     }
 
+    /// The same as the record's, without making one.
+    pub fn due_at(&self) -> Option<Timestamp> {
+        self.vitals.status.due_at(self.vitals.attached, self.vitals.expires_at)
+    }
+
     /// How many ids are remembered, of messages and publications.
     pub fn ids(&self) -> usize {
         self.seen.len() + self.seen_keys.len()

@@ -62,16 +62,16 @@ impl Tables {
 }
 
 impl Writer {
-    /// Applies one request. Its answer is in the batch then, except for [`Request::Close`], which
-    /// the loop deals with.
-    pub(super) fn apply(&mut self, request: Request) {
+    /// Applies one request about the session in `slot`, if there is one. Its answer is in the batch
+    /// then, except for [`Request::Close`], which the loop deals with.
+    pub(super) fn apply(&mut self, request: Request, slot: Option<Arc<Slot>>) {
         let answer = match request {
-            Request::Append(id, append, reply) => Answer::Append(reply, self.append(&id, append)),
-            Request::Enter(id, enter, reply) => Answer::Enter(reply, self.enter(&id, enter)),
-            Request::Change(id, change) => self.change(&id, change),
+            Request::Append(_, append, reply) => Answer::Append(reply, self.append(slot, append)),
+            Request::Enter(_, enter, reply) => Answer::Enter(reply, self.enter(slot, enter)),
+            Request::Change(_, change) => self.change(slot, change),
             Request::Create(create, reply) => Answer::new(reply, self.create(*create)),
             Request::Forget(id, now, reply) => {
-                self.forget(&id, now);
+                slot.into_iter().for_each(|slot| self.forget(&id, &slot, now));
                 Answer::new(reply, Ok(()))
             }
             Request::Restore(restore, reply) => Answer::new(reply, self.restore(*restore)),
@@ -87,11 +87,11 @@ impl Writer {
 
     fn append(
         &mut self,
-        id: &SessionId,
+        slot: Option<Arc<Slot>>,
         append: Append<Body>,
     ) -> Result<AppendDone, Failure<AppendRefused>> {
-        let Self { tables, batch, .. } = self;
-        let slot = tables.by_id.get(id).ok_or(Failure::NotFound)?;
+        let batch = &mut self.batch;
+        let slot = &slot.ok_or(Failure::NotFound)?;
         let session = &mut *slot.lock();
         if let Some(before) = session.state.check_append(&append).map_err(Failure::Refused)? {
             return Ok(AppendDone { appended: before, emptied: Vec::new() });
@@ -139,11 +139,11 @@ impl Writer {
 
     fn enter(
         &mut self,
-        id: &SessionId,
+        slot: Option<Arc<Slot>>,
         enter: Enter<Body>,
     ) -> Result<Entered, Failure<EnterRefused>> {
-        let Self { tables, batch, .. } = self;
-        let slot = tables.by_id.get(id).ok_or(Failure::NotFound)?;
+        let batch = &mut self.batch;
+        let slot = &slot.ok_or(Failure::NotFound)?;
         let session = &mut *slot.lock();
         let (digest, at) = (enter.digest, enter.now);
         let enter = Enter {
@@ -178,9 +178,9 @@ impl Writer {
         Ok(entered)
     }
 
-    fn change(&mut self, id: &SessionId, change: Change) -> Answer {
+    fn change(&mut self, slot: Option<Arc<Slot>>, change: Change) -> Answer {
         let Change { touches, settle_at, apply } = change;
-        let Some(slot) = self.tables.by_id.get(id) else { return apply(None).1 };
+        let Some(slot) = &slot else { return apply(None).1 };
         let session = &mut *slot.lock();
         self.batch.touch(slot, session, touches);
         let remembered = session.state.ids();
@@ -201,14 +201,13 @@ impl Writer {
         Ok(self.insert(key, SessionState::create(create)))
     }
 
-    fn forget(&mut self, id: &SessionId, now: Timestamp) {
-        let Some(slot) = self.tables.by_id.get(id).cloned() else { return };
+    fn forget(&mut self, id: &SessionId, slot: &Arc<Slot>, now: Timestamp) {
         let over = match slot.lock().state.vitals.status {
             Status::Ended { forget_at, .. } => forget_at <= now,
             Status::Active => false,
         };
         if over {
-            self.remove(id, &slot);
+            self.remove(id, slot);
         }
     }
 

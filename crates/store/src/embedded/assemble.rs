@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::apply::Tables;
 use super::cleanup::JournalRow;
-use super::index::{Entry, Index};
+use super::index::{Entries, Index};
 use super::journal::Header;
 use super::open::OpenReport;
 use super::parallel;
@@ -25,8 +25,8 @@ impl Assembly<'_> {
     /// Gives the writer's tables and the sessions whose rows should say that they were parked.
     pub(super) fn put_in_place(
         self,
-        sessions: &[Taken],
-        entries: Vec<Entry>,
+        sessions: Vec<Taken>,
+        entries: Entries,
         report: &mut OpenReport,
     ) -> (Tables, Vec<Arc<Slot>>) {
         let Self { newest, rows, ledger, index } = self;
@@ -34,12 +34,12 @@ impl Assembly<'_> {
             || index.fill(entries),
             || {
                 let mut unwritten = Vec::new();
-                for taken in sessions {
+                for taken in &sessions {
                     report.sessions += 1;
                     report.events += taken.events;
                     if let Some(parked) = taken.parked() {
                         report.parked.push(parked);
-                        unwritten.push(Arc::clone(&taken.slot));
+                        unwritten.push(Arc::clone(&taken.slots[0]));
                     }
                     ledger.change_ids(0, taken.ids);
                     let unnoted = taken.unnoted_from.map(|number| number.get() - newest.first);
@@ -54,14 +54,14 @@ impl Assembly<'_> {
     }
 }
 
-fn tables(newest: Header, sessions: &[Taken]) -> Tables {
+fn tables(newest: Header, sessions: Vec<Taken>) -> Tables {
     let Header { next_key, sessions: rows, sessions_sum: rows_sum, .. } = newest;
     let mut tables = Tables { next_key, rows, rows_sum, ..Tables::default() };
     tables.by_id.reserve(sessions.len());
     tables.by_key.reserve(sessions.len());
-    for Taken { key, id, slot, .. } in sessions {
-        tables.by_id.insert(id.clone(), Arc::clone(slot));
-        tables.by_key.insert(*key, Arc::clone(slot));
+    for Taken { key, id, slots: [slot, same], .. } in sessions {
+        tables.by_key.insert(key, same);
+        tables.by_id.insert(id, slot);
     }
     tables
 }

@@ -51,6 +51,7 @@ pub(super) struct Database {
     db: Connection,
     witness: Witness,
     audit_max: u64,
+    page_bytes: u64,
     /// How many pages the write-ahead log holds; SQLite says so after each commit.
     wal_pages: Arc<AtomicU64>,
     /// Whether there are more free pages than should be kept.
@@ -66,6 +67,7 @@ impl Database {
         witness: Witness,
         audit_max: u64,
     ) -> rusqlite::Result<Self> {
+        let page_bytes = schema::page_bytes(&db)?;
         let wal_pages = Arc::new(AtomicU64::new(schema::wal_pages(&db)?));
         let told = Arc::clone(&wal_pages);
         db.wal_hook(Some(move |_: &mut Wal, pages: i32| {
@@ -73,7 +75,7 @@ impl Database {
             Ok(())
         }))?;
         let (too_many_free_pages, shrink_file) = (false, false);
-        Ok(Self { db, witness, audit_max, wal_pages, too_many_free_pages, shrink_file })
+        Ok(Self { db, witness, audit_max, page_bytes, wal_pages, too_many_free_pages, shrink_file })
     }
 
     /// Makes a commit durable and has it witnessed.
@@ -89,7 +91,7 @@ impl Database {
         audit::put(&self.db, &commit.audit, self.audit_max)?;
         if let Some(number) = commit.delete_up_to {
             schema::delete_journal_rows(&self.db, number)?;
-            self.too_many_free_pages |= self.free_pages()? > limits::FREE_PAGES;
+            self.too_many_free_pages |= self.free_bytes()? > limits::FREE_BYTES;
         }
         if self.too_many_free_pages {
             self.vacuum()?;
@@ -106,7 +108,8 @@ impl Database {
     /// Copies the write-ahead log into the database once it is long enough. A reader that is just
     /// using it puts this off to the next time.
     pub(super) fn checkpoint_if_due(&mut self) -> Result<(), Fault> {
-        let due = self.wal_pages.load(Relaxed) >= limits::WAL_PAGES || self.shrink_file;
+        let wal_bytes = self.wal_pages.load(Relaxed) * self.page_bytes;
+        let due = wal_bytes >= limits::WAL_BYTES || self.shrink_file;
         if due && self.checkpoint("RESTART")? {
             self.wal_pages.store(0, Relaxed);
             self.shrink_file = false;
@@ -127,24 +130,24 @@ impl Database {
 
     /// Gives some free pages back to the file system.
     fn vacuum(&mut self) -> Result<(), Fault> {
-        let before = self.free_pages()?;
+        let before = self.free_bytes()?;
         let sql = format!("PRAGMA incremental_vacuum({})", limits::VACUUM_PAGES);
         let mut vacuum = self.db.prepare_cached(&sql)?;
         let mut steps = vacuum.query([])?;
         while steps.next()?.is_some() {}
         drop(steps);
         drop(vacuum);
-        let left = self.free_pages()?;
-        self.too_many_free_pages = left < before && left > limits::FREE_PAGES / 2;
+        let left = self.free_bytes()?;
+        self.too_many_free_pages = left < before && left > limits::FREE_BYTES / 2;
         if !self.too_many_free_pages {
             self.shrink_file = true;
         }
         Ok(())
     }
 
-    fn free_pages(&self) -> rusqlite::Result<u64> {
+    fn free_bytes(&self) -> rusqlite::Result<u64> {
         let mut count = self.db.prepare_cached("PRAGMA freelist_count")?;
         let pages: i64 = count.query_row([], |row| row.get(0))?;
-        Ok(pages as u64)
+        Ok(pages as u64 * self.page_bytes)
     }
 }

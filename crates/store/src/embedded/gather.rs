@@ -1,9 +1,15 @@
 //! Brings the rows of the sessions and the journal's records together, for each session what is said
 //! about it, on several threads.
 
-use super::index::Entry;
+use std::collections::HashMap;
+
+use rejoin_core::Principal;
+
+use super::index::Entries;
 use super::key_map::KeyMap;
+use super::packed::Run;
 use super::parallel;
+use super::piece::Ledger;
 use super::rebuild::Rebuild;
 use super::rows;
 use super::scan::{RowFound, SessionRows, What};
@@ -14,8 +20,8 @@ use super::take_over::{TakeOver, Taken};
 pub(super) struct Gathered {
     /// In the order of their keys.
     pub(super) sessions: Vec<Taken>,
-    /// The same for the index, in the order of their ids.
-    pub(super) entries: Vec<Entry>,
+    /// The same for the index.
+    pub(super) entries: Entries,
     /// How many records make no sense although they are whole.
     pub(super) undecodable: u64,
 }
@@ -25,48 +31,64 @@ pub(super) fn gather(
     parts: &[SessionRows],
     journal: &[RowFound],
     take_over: TakeOver<'_>,
+    ledger: &Ledger,
     threads: usize,
 ) -> Gathered {
     let shares = parts.chunks(parts.len().div_ceil(threads).max(1)).collect();
-    let shares = parallel::map(
-        threads,
-        shares,
-        || (),
-        |(), parts| {
-            let mut share = gather_share(parts, journal, take_over);
-            Entry::sort(&mut share.entries);
-            share
-        },
-    );
+    let gather = |(): &mut (), parts| gather_share(parts, journal, take_over, ledger);
     let mut all = Gathered::default();
-    for share in shares {
+    for share in parallel::map(threads, shares, || (), gather) {
         all.sessions.extend(share.sessions);
         all.entries.extend(share.entries);
         all.undecodable += share.undecodable;
     }
-    Entry::sort(&mut all.entries);
     all
 }
 
-/// The sessions of these parts, with the entries in no order.
-fn gather_share(parts: &[SessionRows], journal: &[RowFound], take_over: TakeOver<'_>) -> Gathered {
+fn gather_share(
+    parts: &[SessionRows],
+    journal: &[RowFound],
+    take_over: TakeOver<'_>,
+    ledger: &Ledger,
+) -> Gathered {
     let count = parts.iter().map(|part| part.rows.len()).sum();
     let said = ByKey::new(parts, journal, count);
-    let (sessions, entries) = (Vec::with_capacity(count), Vec::with_capacity(count));
-    let mut share = Gathered { sessions, entries, undecodable: 0 };
+    let (mut sessions, mut entries) = (Vec::with_capacity(count), Vec::with_capacity(count));
+    let (mut principals, mut events) = (Principals::default(), Vec::new());
+    let (mut needed, mut undecodable) = (0, 0);
     let rows = parts.iter().flat_map(|part| part.rows.iter().map(move |row| (part, row)));
     for (index, (part, row)) in rows.enumerate() {
-        let Ok(stored) = rows::decode(part.content(row)) else {
-            share.undecodable += 1;
+        let Ok(mut stored) = rows::decode(part.content(row)) else {
+            undecodable += 1;
             continue;
         };
-        let mut session = Rebuild::new(stored);
+        let active = principals.share(&mut stored.about.principal);
+        let mut session = Rebuild::new(stored, &mut events);
         said.tell(index, journal, &mut session);
-        let (taken, entry) = take_over.take(row.key, session.finish(row.key, row.sum));
-        share.sessions.push(taken);
-        share.entries.push(entry);
+        let (slot, bytes) = session.finish(row.key, row.sum);
+        let (taken, entry) = take_over.take(row.key, slot);
+        *active += usize::from(taken.is_active);
+        needed += bytes;
+        sessions.push(taken);
+        entries.push(entry);
     }
-    share
+    ledger.add(needed);
+    Gathered { sessions, entries: Entries::new(entries, principals.active), undecodable }
+}
+
+/// The principals that were met, each once in memory, and how many sessions of theirs go on.
+#[derive(Default)]
+struct Principals {
+    active: HashMap<Principal, usize>,
+}
+
+impl Principals {
+    /// Has `principal` share its memory with those that are the same. Gives its count.
+    fn share(&mut self, principal: &mut Principal) -> &mut usize {
+        let entry = self.active.entry(principal.clone());
+        *principal = entry.key().clone();
+        entry.or_default()
+    }
 }
 
 /// What the journal says, by sessions: for each a chain of places in it.
@@ -110,12 +132,14 @@ impl ByKey {
     }
 
     /// Tells a session what the journal says about it.
-    fn tell<'a>(&self, index: usize, journal: &'a [RowFound], session: &mut Rebuild<'a>) {
+    fn tell<'j>(&self, index: usize, journal: &'j [RowFound], session: &mut Rebuild<'_, 'j>) {
         let mut at = self.chains[index];
         while let Some(Link { row, said, next }) = self.links.get(at as usize) {
             let found = &journal[*row as usize];
             match &found.said[*said as usize].what {
-                What::Events(events) => session.add_events(found.run(events)),
+                What::Events(events) => {
+                    session.add_events(Run { row: &found.row, events: *events });
+                }
                 What::Other(record) => session.add(&found.row, record.0, record.1),
             }
             at = *next;

@@ -19,11 +19,11 @@ pub(super) struct Index(RwLock<Sessions>);
 
 #[derive(Debug, Default)]
 struct Sessions {
-    by_id: BTreeMap<SessionId, Arc<Slot>>,
+    by_id: BTreeMap<Id, Arc<Slot>>,
     /// How many go on, of each principal.
     active: HashMap<Principal, usize>,
     /// Every session's [`Record::due_at`], to find the next one without looking at all.
-    due: BTreeSet<(Timestamp, SessionId)>,
+    due: BTreeSet<(Timestamp, Id)>,
 }
 
 /// What a commit changes in the index.
@@ -39,48 +39,87 @@ pub(super) enum IndexChange {
     Count(Principal, bool),
 }
 
+/// An id, and before it the same first characters as numbers that sort as they do: a search rarely
+/// has to look at the id itself, which lies elsewhere in memory.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Id {
+    front: Front,
+    id: SessionId,
+}
+
+type Front = [u64; 2];
+
+impl Id {
+    fn of(id: &SessionId) -> Self {
+        Self { front: front(id), id: id.clone() }
+    }
+}
+
+fn front(id: &SessionId) -> Front {
+    let mut front = [0; 16];
+    front.iter_mut().zip(id.as_str().bytes()).for_each(|(front, byte)| *front = byte);
+    let [high, low] = [&front[..8], &front[8..]].map(|half| half.try_into().unwrap_or_default());
+    [u64::from_be_bytes(high), u64::from_be_bytes(low)]
+}
+
 /// A session that opening puts into the index. It brings along all that will be in there: to go and
 /// get it once more would take longer than the rest.
 #[derive(Debug)]
 pub(super) struct Entry {
-    /// The first characters of the id as a number that sorts as they do.
-    front: u128,
     id: SessionId,
     slot: Arc<Slot>,
     due: Option<(Timestamp, SessionId)>,
-    /// Whose it is, if it goes on.
-    active_of: Option<Principal>,
 }
 
 impl Entry {
     /// The session in this slot, whose deadline is `due`.
-    pub(super) fn new(
-        id: &SessionId,
-        slot: &Arc<Slot>,
-        due: Option<Timestamp>,
-        active_of: Option<Principal>,
-    ) -> Self {
-        let mut front = [0; 16];
-        front.iter_mut().zip(id.as_str().bytes()).for_each(|(front, byte)| *front = byte);
-        Self {
-            front: u128::from_be_bytes(front),
-            id: id.clone(),
-            slot: Arc::clone(slot),
-            due: due.map(|due| (due, id.clone())),
-            active_of,
-        }
+    pub(super) fn new(id: &SessionId, slot: &Arc<Slot>, due: Option<Timestamp>) -> Self {
+        let due = due.map(|due| (due, id.clone()));
+        Self { id: id.clone(), slot: Arc::clone(slot), due }
+    }
+}
+
+/// All that opening puts into the index.
+#[derive(Debug, Default)]
+pub(super) struct Entries {
+    entries: Vec<Entry>,
+    /// Where in `entries` each is, in the order of their ids.
+    order: Vec<(Front, u32)>,
+    /// How many go on, of each principal.
+    active: HashMap<Principal, usize>,
+}
+
+impl Entries {
+    /// These, with how many go on of each principal.
+    pub(super) fn new(entries: Vec<Entry>, active: HashMap<Principal, usize>) -> Self {
+        let order = (0..).zip(&entries).map(|(index, entry)| (front(&entry.id), index)).collect();
+        let mut new = Self { entries, order, active };
+        new.sort();
+        new
     }
 
-    /// Sorts them by their ids. Fast if they consist of parts that are sorted.
-    pub(super) fn sort(entries: &mut [Self]) {
-        entries.sort_by(|a, b| a.front.cmp(&b.front).then_with(|| a.id.cmp(&b.id)));
+    /// Adds others, which are of other sessions.
+    pub(super) fn extend(&mut self, others: Self) {
+        let before = self.entries.len() as u32;
+        self.entries.extend(others.entries);
+        self.order.extend(others.order.iter().map(|(front, index)| (*front, before + index)));
+        for (principal, active) in others.active {
+            *self.active.entry(principal).or_default() += active;
+        }
+        self.sort();
+    }
+
+    /// Fast if the order consists of parts that are sorted.
+    fn sort(&mut self) {
+        let id = |index: u32| &self.entries[index as usize].id;
+        self.order.sort_by(|a, b| a.0.cmp(&b.0).then_with(|| id(a.1).cmp(id(b.1))));
     }
 }
 
 impl Index {
     /// The session of this id.
     pub(super) fn find(&self, id: &SessionId) -> Option<Arc<Slot>> {
-        self.read().by_id.get(id).cloned()
+        self.read().by_id.get(&Id::of(id)).cloned()
     }
 
     /// The sessions that a query asks for. Filtering happens between looks, so that a long list does
@@ -122,17 +161,17 @@ impl Index {
         Due { records: slots.iter().map(|slot| slot.lock().record()).collect(), next }
     }
 
-    /// Puts all sessions in at once. They come in the order of their ids.
-    pub(super) fn fill(&self, entries: Vec<Entry>) {
+    /// Puts all sessions in at once.
+    pub(super) fn fill(&self, entries: Entries) {
+        let Entries { entries, order, mut active } = entries;
+        active.retain(|_, active| *active > 0);
+        let mut entries: Vec<Option<Entry>> = entries.into_iter().map(Some).collect();
         let mut due = Vec::with_capacity(entries.len());
         let mut by_id = Vec::with_capacity(entries.len());
-        let mut active = HashMap::new();
-        for entry in entries {
-            if let Some(principal) = entry.active_of {
-                *active.entry(principal).or_default() += 1;
-            }
-            due.extend(entry.due);
-            by_id.push((entry.id, entry.slot));
+        for (front, index) in order {
+            let Some(entry) = entries[index as usize].take() else { continue };
+            due.extend(entry.due.map(|(at, id)| (at, Id { front, id })));
+            by_id.push((Id { front, id: entry.id }, entry.slot));
         }
         let (due, by_id) =
             parallel::both(|| due.into_iter().collect(), || by_id.into_iter().collect());
@@ -149,10 +188,10 @@ impl Index {
 
     /// Some sessions, in the order of their ids, from after `after`.
     pub(super) fn step(&self, after: Option<&SessionId>) -> Vec<(SessionId, Arc<Slot>)> {
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let from = after.map_or(Bound::Unbounded, |id| Bound::Excluded(Id::of(id)));
         let sessions = self.read();
-        let step = sessions.by_id.range::<SessionId, _>((from, Bound::Unbounded));
-        step.take(limits::LIST_STEP).map(|(id, slot)| (id.clone(), Arc::clone(slot))).collect()
+        let step = sessions.by_id.range((from, Bound::Unbounded));
+        step.take(limits::LIST_STEP).map(|(id, slot)| (id.id.clone(), Arc::clone(slot))).collect()
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Sessions> {
@@ -163,8 +202,9 @@ impl Index {
 impl Sessions {
     fn apply(&mut self, change: IndexChange) {
         match change {
-            IndexChange::Add(id, slot) => drop(self.by_id.insert(id, slot)),
+            IndexChange::Add(id, slot) => drop(self.by_id.insert(Id::of(&id), slot)),
             IndexChange::Remove(id, due) => {
+                let id = Id::of(&id);
                 self.by_id.remove(&id);
                 self.unschedule(id, due);
             }
@@ -180,6 +220,7 @@ impl Sessions {
                 }
             }
             IndexChange::Reschedule(id, was, due) => {
+                let id = Id::of(&id);
                 self.unschedule(id.clone(), was);
                 if let Some(due) = due {
                     self.due.insert((due, id));
@@ -188,7 +229,7 @@ impl Sessions {
         }
     }
 
-    fn unschedule(&mut self, id: SessionId, was: Option<Timestamp>) {
+    fn unschedule(&mut self, id: Id, was: Option<Timestamp>) {
         if let Some(was) = was {
             self.due.remove(&(was, id));
         }

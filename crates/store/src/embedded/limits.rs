@@ -2,17 +2,18 @@
 
 use std::time::Duration;
 
-/// Bytes of a database page. Larger ones make small commits dearer, smaller ones large commits.
-pub(super) const PAGE_BYTES: u32 = 16384;
+/// Bytes of a page of a database that is made. A small commit writes a page or two, whatever their
+/// size; larger pages make large commits and opening somewhat cheaper, and small commits dearer. One
+/// that was made with pages of another size keeps them.
+pub(super) const PAGE_BYTES: u32 = 4096;
 
-/// Pages the write-ahead log takes before they are copied into the database. The longer it is, the
+/// Bytes the write-ahead log takes before they are copied into the database. The longer it is, the
 /// more often a page was overwritten in it and is copied once only. Together with
-/// [`JOURNAL_SLACK_BYTES`] and [`FREE_PAGES`] it must stay below the 64 MiB that are promised.
-pub(super) const WAL_PAGES: u64 = WAL_BYTES / PAGE_BYTES as u64;
-const WAL_BYTES: u64 = 32 * 1024 * 1024;
+/// [`JOURNAL_SLACK_BYTES`] and [`FREE_BYTES`] it must stay below the 64 MiB that are promised.
+pub(super) const WAL_BYTES: u64 = 32 * 1024 * 1024;
 
 /// The write-ahead log's file is made this large at once: overwriting it in place costs one flush per
-/// commit, growing it two. There is some room for the commit that crosses [`WAL_PAGES`].
+/// commit, growing it two. There is some room for the commit that crosses [`WAL_BYTES`].
 pub(super) const WAL_FILE_BYTES: u64 = WAL_BYTES + 4 * 1024 * 1024;
 
 /// Memory for database pages, in KiB.
@@ -62,11 +63,11 @@ pub(super) const EVACUATE_BYTES: u64 = 512 * 1024;
 /// Journal rows that one commit searches for survivors.
 pub(super) const EVACUATE_ROWS: usize = 1024;
 
-/// Free pages that are left in the database for later use.
-pub(super) const FREE_PAGES: u64 = 8 * 1024 * 1024 / PAGE_BYTES as u64;
+/// Bytes of free pages that are left in the database for later use.
+pub(super) const FREE_BYTES: u64 = 8 * 1024 * 1024;
 
 /// Free pages that one commit gives back to the file system.
-pub(super) const VACUUM_PAGES: u64 = 256;
+pub(super) const VACUUM_PAGES: u64 = 1024;
 
 /// How long the writer waits for a request that its tidying up could ride on, before it makes a
 /// commit of its own for it.
@@ -82,7 +83,8 @@ pub(super) const LIST_STEP: usize = 512;
 pub(super) const READERS: usize = 4;
 
 /// How long the writer looks for the next request before it sleeps: waking it costs callers more
-/// than the wait. A caller that slept during the commit needs about 40 µs to wake up and come back.
+/// than the wait. It is longer than a caller that slept during the commit takes to be woken and to
+/// come back.
 pub(super) const SPIN: Duration = Duration::from_micros(60);
 
 /// How long the writer lets callers gather that it has just answered, once the first is there.

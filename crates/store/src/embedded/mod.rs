@@ -8,7 +8,7 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `writer` | the thread that decides: take, apply, commit, publish, answer |
+//! | `writer`, `prepare`, `publish`, `ending` | the thread that decides: take, apply, commit, publish, answer |
 //! | `queue`, `request`, `apply`, `batch` | how a call becomes part of a commit |
 //! | `commit`, `committer` | what a commit writes, and where |
 //! | `slot`, `index`, `read` | what readers see, and that it is only what is committed |
@@ -25,6 +25,7 @@ mod batch;
 mod cleanup;
 mod commit;
 mod committer;
+mod ending;
 mod error;
 mod gather;
 mod index;
@@ -36,7 +37,9 @@ mod open;
 mod packed;
 mod parallel;
 mod piece;
+mod prepare;
 mod private;
+mod publish;
 mod queue;
 mod read;
 mod rebuild;
@@ -72,7 +75,7 @@ use tokio::sync::oneshot;
 pub use self::error::{Damage, OpenError};
 pub use self::open::{OpenReport, Options, Random};
 use self::piece::Piece;
-use self::read::{EntriesFound, Fetch, Found, PageFound, SnapshotFound};
+use self::read::{Bodies, Found};
 use self::request::{Answer, Change, Reply, Request};
 use self::shared::Shared;
 use self::slot::{Session, Touches, Trace};
@@ -119,7 +122,9 @@ impl EmbeddedStore {
         request: impl FnOnce(Reply<T, E>) -> Request,
     ) -> Result<T, E> {
         let (reply, answer) = oneshot::channel();
-        self.shared.queue.push(request(reply)).await?;
+        if let Some(at_gate) = self.shared.queue.push(request(reply))? {
+            Box::pin(at_gate.enter()).await?; // rare, and large: not part of every call's future
+        }
         // No answer: the writer has gone, and with it the request.
         answer.await.unwrap_or_else(|_| Err(self.shared.why_not().into()))
     }
@@ -161,15 +166,14 @@ impl EmbeddedStore {
     }
 
     /// Fetches the bodies that are not in memory.
-    async fn fetch<F: Fetch + Sync>(&self, found: F) -> Result<F::Whole, Unavailable> {
-        if let Some(bodies) = found.bodies().map(Found::here).collect() {
-            return Ok(found.complete(bodies));
+    async fn fetch<T>(&self, found: Found<T>) -> Result<T, Unavailable>
+    where
+        T: Bodies + Send + 'static,
+    {
+        match found.here() {
+            Ok(whole) => Ok(whole),
+            Err(found) => self.read_file(move |db| found.fetch(db)).await,
         }
-        self.read_file(move |db| {
-            let bodies = read::fetch(db, found.bodies())?;
-            Ok(found.complete(bodies))
-        })
-        .await
     }
 
     /// Reads from the file on a thread that may block. What can't be read any more is damage, and is
@@ -329,7 +333,7 @@ impl Store for EmbeddedStore {
         after: Seq,
         limit: PageLimit,
     ) -> Result<Option<Page>, Unavailable> {
-        match self.view(id, |session| PageFound::of(session, after, limit))? {
+        match self.view(id, |session| read::page(session, after, limit))? {
             Some(page) => self.fetch(page).await.map(Some),
             None => Ok(None),
         }
@@ -341,14 +345,14 @@ impl Store for EmbeddedStore {
         after: InSeq,
         limit: usize,
     ) -> Result<Vec<StoredEntry>, Unavailable> {
-        match self.view(id, |session| EntriesFound::of(session, after, limit))? {
+        match self.view(id, |session| read::entries(session, after, limit))? {
             Some(entries) => self.fetch(entries).await,
             None => Ok(Vec::new()),
         }
     }
 
     async fn snapshot(&self, id: &SessionId) -> Result<Option<StoredSnapshot>, Unavailable> {
-        match self.view(id, SnapshotFound::of)? {
+        match self.view(id, read::snapshot)? {
             Some(snapshot) => self.fetch(snapshot).await,
             None => Ok(None),
         }

@@ -120,12 +120,7 @@ pub(super) fn open(
     let buffered = sessions.iter().map(|taken| taken.buffered).sum();
     shared.measurements.holds(0, buffered);
     let assembly = Assembly { newest, rows: &mut rows, ledger: &ledger, index: &shared.index };
-    let (grown, (tables, unwritten)) = parallel::both(
-        || grow_wal(&files),
-        || assembly.put_in_place(&sessions, entries, &mut report),
-    );
-    grown.map_err(of_io)?;
-
+    let (tables, unwritten) = assembly.put_in_place(sessions, entries, &mut report);
     let database = Database::new(db, witness, options.audit_max as u64);
     let database = database.map_err(of_sqlite(&files))?;
 
@@ -138,6 +133,7 @@ pub(super) fn open(
         journal: Journal::new(rows, &ledger),
         spill: Spill::new(options.memory_bytes, &ledger),
         batch: Batch::new(newest.number + 1, &ledger),
+        spare: Records::default(),
         under_way: None,
         put_off: VecDeque::new(),
         come_back: VecDeque::new(),
@@ -170,7 +166,12 @@ fn read_or_make(
     let witness = Witness::read(&files.mark);
     let witness = witness.map_err(|error| OpenError::of_io(error, &files.directory))?;
     let take_over = TakeOver { bounds: &options.bounds, recovery: &options.recovery };
-    let content = recover::read(&db, &files.database, witness, take_over, ledger);
+    // Both take a while, one of the disk, the other of the processors.
+    let (grown, content) = parallel::both(
+        || grow_wal(files),
+        || recover::read(&db, &files.database, witness, take_over, ledger),
+    );
+    grown.map_err(|error| OpenError::of_io(error, &files.directory))?;
     let content = content.map_err(of_sqlite(files))?;
     Ok((db, content, witness))
 }
@@ -224,8 +225,8 @@ fn answer_damage(
         .map_err(|error| OpenError::of_io(error, &files.directory))
 }
 
-/// Fills the write-ahead log up with zeros, which SQLite takes for its end, so that commits overwrite
-/// it in place: a flush of a file that does not grow is half as dear. It is done in small steps: the
+/// Fills the write-ahead log up with zeros behind all that is in it, which SQLite takes for its end, so
+/// that commits overwrite it in place: a flush of a file that does not grow is half as dear. It is done in small steps: the
 /// kernel caches what is written at once as one piece (a large folio), and goes through all blocks of
 /// a piece at each write of a page into it, which makes these twice as dear.
 fn grow_wal(files: &Files) -> io::Result<()> {

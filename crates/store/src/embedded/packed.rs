@@ -10,67 +10,81 @@ use rejoin_core::limits::LogBounds;
 use rejoin_core::log::{Held, OutLog};
 use rejoin_core::{Seq, Timestamp};
 
-use super::piece::{Piece, Place, Row};
+use super::piece::{Mark, Piece, Place, Row};
+use super::scan::Events;
 
-/// One event: how long its record is, and what it counts against the bound in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Mark {
-    pub(super) len: u32,
-    pub(super) size: u32,
-}
-
-/// Events of one session whose records lie side by side in a journal row, and that came at one time.
+/// Events of one session that lie side by side in a journal row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run<'a> {
     pub(super) row: &'a Arc<Row>,
-    pub(super) first: Seq,
-    pub(super) at: Timestamp,
-    /// Where in the row the first record begins.
-    pub(super) start: u32,
-    pub(super) marks: &'a [Mark],
+    pub(super) events: Events,
 }
 
 impl<'a> Run<'a> {
+    fn first(&self) -> Seq {
+        self.events.first
+    }
+
     /// The seq after its last event.
     fn end(&self) -> Seq {
-        self.first.plus(self.marks.len() as u64)
+        self.first().plus(u64::from(self.events.count))
     }
 
     /// The same events, one at a time.
     fn singly(self) -> impl Iterator<Item = Run<'a>> {
-        let mut start = self.start;
-        self.marks.chunks(1).enumerate().map(move |(index, marks)| {
-            let single = Run { first: self.first.plus(index as u64), start, marks, ..self };
-            start += marks[0].len;
+        let Self { row, mut events } = self;
+        let count = std::mem::replace(&mut events.count, 1);
+        (0..count).map(move |_| {
+            let single = Run { row, events };
+            events.first = events.first.next();
+            events.start += marks(row, &single.events)[0].len;
+            events.mark += 1;
             single
         })
     }
 }
 
-/// As [`Run`], its marks being the next `count` of the log's.
+/// As [`Run`], for as long as it is needed.
 #[derive(Debug)]
 struct Stretch {
     row: Arc<Row>,
-    at: Timestamp,
-    start: u32,
-    count: u32,
+    events: Events,
 }
 
-/// The newest events of a session that follow each other without a hole. Never empty.
+impl Stretch {
+    fn of(run: &Run<'_>) -> Self {
+        Self { row: Arc::clone(run.row), events: run.events }
+    }
+
+    fn marks(&self) -> &[Mark] {
+        marks(&self.row, &self.events)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.marks().iter().map(|mark| u64::from(mark.len)).sum()
+    }
+}
+
+fn marks<'a>(row: &'a Row, events: &Events) -> &'a [Mark] {
+    &row.marks()[events.mark as usize..][..events.count as usize]
+}
+
+/// The newest events of a session that follow each other without a hole. Never empty: most are one
+/// stretch, which is here and not behind another pointer.
 #[derive(Debug)]
 pub(super) struct PackedLog {
-    first: Seq,
-    marks: Vec<Mark>,
-    stretches: Vec<Stretch>,
+    oldest: Stretch,
+    newer: Vec<Stretch>,
 }
 
 impl PackedLog {
     /// The log that these runs make up, in the order in which they were written, as far as it is
     /// needed from `oldest` on. Nothing if `head` is beyond it: what it lacks was trimmed; if it was
-    /// lost, the rows that are missing have told.
-    pub(super) fn of(runs: &[Run<'_>], oldest: Seq, head: Seq) -> Option<Self> {
-        let in_order = runs.windows(2).all(|pair| pair[0].end() == pair[1].first);
-        let is_needed = runs.first().is_none_or(|run| run.first >= oldest);
+    /// lost, the rows that are missing have told. Says how many bytes of the rows it needs; of those
+    /// the caller must tell the ledger.
+    pub(super) fn of(runs: &[Run<'_>], oldest: Seq, head: Seq) -> Option<(Self, u64)> {
+        let in_order = runs.windows(2).all(|pair| pair[0].end() == pair[1].first());
+        let is_needed = runs.first().is_none_or(|run| run.first() >= oldest);
         let sorted;
         let runs = if in_order && is_needed {
             runs
@@ -78,41 +92,50 @@ impl PackedLog {
             sorted = newest_without_hole(runs, oldest);
             &sorted
         };
-        let end = runs.last()?.end();
-        (head < end).then(|| Self::pack(runs))
+        let (oldest, newer) = runs.split_first()?;
+        let end = newer.last().unwrap_or(oldest).end();
+        (head < end).then(|| Self::pack(oldest, newer))
     }
 
-    fn pack(runs: &[Run<'_>]) -> Self {
-        let mut marks = Vec::with_capacity(runs.iter().map(|run| run.marks.len()).sum());
-        let mut stretches = Vec::with_capacity(runs.len());
-        for run in runs {
-            run.row.add(bytes(run.marks));
-            marks.extend_from_slice(run.marks);
-            let (row, count) = (Arc::clone(run.row), run.marks.len() as u32);
-            stretches.push(Stretch { row, at: run.at, start: run.start, count });
+    fn pack(oldest: &Run<'_>, newer: &[Run<'_>]) -> (Self, u64) {
+        let (oldest, newer) = (Stretch::of(oldest), newer.iter().map(Stretch::of).collect());
+        let packed = Self { oldest, newer };
+        let mut needed = 0;
+        for stretch in packed.stretches() {
+            let bytes = stretch.bytes();
+            stretch.row.add_here(bytes);
+            needed += bytes;
         }
-        Self { first: runs[0].first, marks, stretches }
+        (packed, needed)
+    }
+
+    fn stretches(&self) -> impl DoubleEndedIterator<Item = &Stretch> {
+        std::iter::once(&self.oldest).chain(&self.newer)
     }
 
     /// How many events there are.
     pub(super) fn len(&self) -> usize {
-        self.marks.len()
+        self.stretches().map(|stretch| stretch.events.count as usize).sum()
     }
 
     /// How many bytes they count.
     pub(super) fn bytes(&self) -> usize {
-        self.marks.iter().map(|mark| mark.size as usize).sum()
+        self.stretches().flat_map(Stretch::marks).map(|mark| mark.size as usize).sum()
     }
 
     /// Whether the first is settled, everything up to `settled` being so, and has outlived the
     /// retention.
     pub(super) fn has_outlived(&self, bounds: &LogBounds, settled: Seq, now: Timestamp) -> bool {
-        self.first <= settled && now.since(self.stretches[0].at) >= bounds.retention
+        self.first() <= settled && now.since(self.oldest.events.at) >= bounds.retention
     }
 
     /// The seq of the last one.
     pub(super) fn head(&self) -> Seq {
-        self.first.plus(self.marks.len() as u64 - 1)
+        self.first().plus(self.len() as u64 - 1)
+    }
+
+    fn first(&self) -> Seq {
+        self.oldest.events.first
     }
 
     /// Whether [`OutLog::trim`] would take something away, if everything up to `settled` is acked or
@@ -123,13 +146,13 @@ impl PackedLog {
     }
 
     /// The log itself. Everything up to `acked` is.
-    pub(super) fn unpack(mut self, acked: Seq) -> OutLog<Piece> {
-        let mut out = OutLog::starting_after(self.first.previous(), acked);
-        out.reserve(self.marks.len());
-        let mut marks = self.marks.iter();
-        for Stretch { row, at, mut start, count } in self.stretches.drain(..) {
-            for Mark { len, size } in marks.by_ref().take(count as usize) {
-                let body = Piece::counted(&row, Place { start, len: *len });
+    pub(super) fn unpack(self, acked: Seq) -> OutLog<Piece> {
+        let mut out = OutLog::starting_after(self.first().previous(), acked);
+        out.reserve(self.len());
+        for stretch in self.stretches() {
+            let (at, mut start) = (stretch.events.at, stretch.events.start);
+            for Mark { len, size } in stretch.marks() {
+                let body = Piece::cold(&stretch.row, Place { start, len: *len });
                 out.push(Held { at, size: *size, body });
                 start += len;
             }
@@ -140,17 +163,10 @@ impl PackedLog {
 
 impl Drop for PackedLog {
     fn drop(&mut self) {
-        let mut marks = &self.marks[..];
-        for stretch in &self.stretches {
-            let (own, rest) = marks.split_at(stretch.count as usize);
-            stretch.row.subtract(bytes(own));
-            marks = rest;
+        for stretch in self.stretches() {
+            stretch.row.subtract(stretch.bytes());
         }
     }
-}
-
-fn bytes(marks: &[Mark]) -> u64 {
-    marks.iter().map(|mark| u64::from(mark.len)).sum()
 }
 
 /// The events up to the highest seq that follow each other without a hole. Of two with the same seq,
@@ -158,12 +174,12 @@ fn bytes(marks: &[Mark]) -> u64 {
 fn newest_without_hole<'a>(runs: &[Run<'a>], oldest: Seq) -> Vec<Run<'a>> {
     let mut events: Vec<Run<'a>> = runs.iter().flat_map(|run| run.singly()).collect();
     events.reverse();
-    events.sort_by_key(|event| event.first); // stable: of two, the one written later is first
-    events.dedup_by_key(|event| event.first);
-    let follows = |pair: &[Run<'_>]| pair[0].end() == pair[1].first;
+    events.sort_by_key(Run::first); // stable: of two, the one written later is first
+    events.dedup_by_key(|event| event.first());
+    let follows = |pair: &[Run<'_>]| pair[0].end() == pair[1].first();
     let from = events.windows(2).rposition(|pair| !follows(pair)).map_or(0, |hole| hole + 1);
     events.drain(..from);
-    events.retain(|event| event.first >= oldest);
+    events.retain(|event| event.first() >= oldest);
     events
 }
 
@@ -175,12 +191,18 @@ mod tests {
     const MARK: Mark = Mark { len: 40, size: 20 };
 
     fn row(number: u64) -> Arc<Row> {
-        Row::new(number, &Arc::new(Ledger::default()))
+        Row::with_marks(number, &Arc::new(Ledger::default()), vec![MARK; 4])
     }
 
-    fn run<'a>(row: &'a Arc<Row>, first: u64, marks: &'static [Mark]) -> Run<'a> {
+    fn run(row: &Arc<Row>, first: u64, count: u32) -> Run<'_> {
         let (first, at) = (Seq::new(first), Timestamp::from_millis(row.number()));
-        Run { row, first, at, start: 56, marks }
+        Run { row, events: Events { first, at, start: 56, mark: 0, count } }
+    }
+
+    fn pack(runs: &[Run<'_>], oldest: u64, head: u64) -> Option<PackedLog> {
+        let (packed, bytes) = PackedLog::of(runs, Seq::new(oldest), Seq::new(head))?;
+        assert_eq!(bytes, 40 * packed.len() as u64);
+        Some(packed)
     }
 
     /// Each event's seq and the row it is in.
@@ -192,8 +214,8 @@ mod tests {
     #[test]
     fn a_log_unpacks_to_what_was_packed_and_counts_in_its_rows_all_the_time() {
         let (one, two) = (row(1), row(2));
-        let runs = [run(&one, 1, &[MARK; 2]), run(&two, 3, &[MARK; 1])];
-        let packed = PackedLog::of(&runs, Seq::ZERO, Seq::new(3)).unwrap();
+        let runs = [run(&one, 1, 2), run(&two, 3, 1)];
+        let packed = pack(&runs, 0, 3).unwrap();
         assert_eq!((packed.len(), packed.head()), (3, Seq::new(3)));
         assert_eq!((one.live_bytes(), two.live_bytes()), (80, 40));
         let out = packed.unpack(Seq::new(1));
@@ -202,15 +224,15 @@ mod tests {
         assert_eq!(out.get(Seq::new(2)).unwrap().body.place(), Place { start: 96, len: 40 });
         drop(out);
         assert_eq!((one.live_bytes(), two.live_bytes()), (0, 0));
-        drop(PackedLog::of(&runs, Seq::ZERO, Seq::ZERO));
+        drop(pack(&runs, 0, 0));
         assert_eq!((one.live_bytes(), two.live_bytes()), (0, 0));
     }
 
     #[test]
     fn what_was_written_again_counts_where_it_was_written_last() {
         let (one, two) = (row(1), row(2));
-        let runs = [run(&one, 1, &[MARK; 4]), run(&two, 2, &[MARK; 2])];
-        let packed = PackedLog::of(&runs, Seq::ZERO, Seq::ZERO);
+        let runs = [run(&one, 1, 4), run(&two, 2, 2)];
+        let packed = pack(&runs, 0, 0);
         assert_eq!(one.live_bytes(), 80);
         assert_eq!(unpacked(packed), [(1, 1), (2, 2), (3, 2), (4, 1)]);
     }
@@ -218,12 +240,12 @@ mod tests {
     #[test]
     fn events_before_a_hole_or_the_oldest_are_not_held_nor_any_if_the_head_is_further_on() {
         let (one, two) = (row(1), row(2));
-        let runs = [run(&one, 7, &[MARK; 2]), run(&two, 4, &[MARK; 2]), run(&two, 6, &[MARK; 1])];
-        assert_eq!(unpacked(PackedLog::of(&runs[..2], Seq::ZERO, Seq::ZERO)), [(7, 1), (8, 1)]);
-        let all = PackedLog::of(&runs, Seq::new(5), Seq::new(8));
+        let runs = [run(&one, 7, 2), run(&two, 4, 2), run(&two, 6, 1)];
+        assert_eq!(unpacked(pack(&runs[..2], 0, 0)), [(7, 1), (8, 1)]);
+        let all = pack(&runs, 5, 8);
         assert_eq!(unpacked(all), [(5, 2), (6, 2), (7, 1), (8, 1)]);
-        assert!(PackedLog::of(&runs, Seq::ZERO, Seq::new(9)).is_none());
-        assert!(PackedLog::of(&runs, Seq::new(9), Seq::ZERO).is_none());
-        assert!(PackedLog::of(&[], Seq::ZERO, Seq::ZERO).is_none());
+        assert!(pack(&runs, 0, 9).is_none());
+        assert!(pack(&runs, 9, 0).is_none());
+        assert!(pack(&[], 0, 0).is_none());
     }
 }

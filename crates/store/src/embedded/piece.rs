@@ -28,6 +28,11 @@ impl Ledger {
         self.live.load(Relaxed) + self.ids.load(Relaxed) * ID_BYTES
     }
 
+    /// Pieces point to so many bytes more.
+    pub(super) fn add(&self, bytes: u64) {
+        self.live.fetch_add(bytes, Relaxed);
+    }
+
     /// Bytes of bodies in memory.
     pub(super) fn hot_bytes(&self) -> u64 {
         self.hot.load(Relaxed)
@@ -40,18 +45,39 @@ impl Ledger {
     }
 }
 
+/// An event in a journal row: how long its record is, and what it counts against the bound in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub(super) len: u32,
+    pub(super) size: u32,
+}
+
 /// A journal row, as far as the pieces in it must know it.
 #[derive(Debug)]
 pub(super) struct Row {
     number: u64,
     live: AtomicU64,
     ledger: Arc<Ledger>,
+    /// The events in it, if it was there when the store was opened: logs that are packed still share
+    /// them.
+    marks: Box<[Mark]>,
 }
 
 impl Row {
     /// The row with this running number, with no piece in it yet.
     pub(super) fn new(number: u64, ledger: &Arc<Ledger>) -> Arc<Self> {
-        Arc::new(Self { number, live: AtomicU64::new(0), ledger: Arc::clone(ledger) })
+        Self::with_marks(number, ledger, Vec::new())
+    }
+
+    /// The same, having these events in it.
+    pub(super) fn with_marks(number: u64, ledger: &Arc<Ledger>, marks: Vec<Mark>) -> Arc<Self> {
+        let (live, ledger) = (AtomicU64::new(0), Arc::clone(ledger));
+        Arc::new(Self { number, live, ledger, marks: marks.into() })
+    }
+
+    /// The events in it, if it was there when the store was opened.
+    pub(super) fn marks(&self) -> &[Mark] {
+        &self.marks
     }
 
     /// Its running number, which is its id in the database.
@@ -66,8 +92,14 @@ impl Row {
 
     /// Somebody points to so many bytes more.
     pub(super) fn add(&self, bytes: u64) {
+        self.add_here(bytes);
+        self.ledger.add(bytes);
+    }
+
+    /// The same, if the caller tells the ledger: threads that tell it of each session's bytes would
+    /// wait for each other.
+    pub(super) fn add_here(&self, bytes: u64) {
         self.live.fetch_add(bytes, Relaxed);
-        self.ledger.live.fetch_add(bytes, Relaxed);
     }
 
     /// Somebody points to so many bytes less.
@@ -118,11 +150,6 @@ impl Piece {
     /// A body that is in the record at `place` alone.
     pub(super) fn cold(row: &Arc<Row>, place: Place) -> Self {
         row.add(u64::from(place.len));
-        Self::counted(row, place)
-    }
-
-    /// The same, if the record has been counted in its row already.
-    pub(super) fn counted(row: &Arc<Row>, place: Place) -> Self {
         Self { row: Arc::clone(row), place, hot: None }
     }
 

@@ -60,36 +60,15 @@ pub(super) enum Taken {
 }
 
 impl Queue {
-    /// Puts a request in line, once there is room.
-    pub(super) async fn push(&self, request: Request) -> Result<(), Unavailable> {
-        let Some(request) = self.push_at_once(request)? else { return Ok(()) };
-        let _leaves_gate = AtGate(self);
-        let _turn = self.gate.lock().await;
-        loop {
-            let room = self.room.notified();
-            {
-                let mut line = self.lock();
-                if let Some(closed) = &line.closed {
-                    return Err(closed.clone());
-                }
-                if line.has_room() {
-                    self.enter(&mut line, request);
-                    return Ok(());
-                }
-            }
-            room.await;
-        }
-    }
-
-    /// Puts it in line if there is room, or joins those at the gate and gives it back.
-    fn push_at_once(&self, request: Request) -> Result<Option<Request>, Unavailable> {
+    /// Puts a request in line, if there is room. If not, the caller stands at the gate with it.
+    pub(super) fn push(&self, request: Request) -> Result<Option<AtGate<'_>>, Unavailable> {
         let mut line = self.lock();
         if let Some(closed) = &line.closed {
             return Err(closed.clone());
         }
         if line.at_gate > 0 || !line.has_room() {
             line.at_gate += 1;
-            return Ok(Some(request));
+            return Ok(Some(AtGate { queue: self, request: Some(request) }));
         }
         self.enter(&mut line, request);
         Ok(None)
@@ -202,15 +181,40 @@ impl Line {
     }
 }
 
-/// A caller at the gate; it leaves when it has entered, or was cancelled.
-struct AtGate<'a>(&'a Queue);
+/// A caller at the gate with its request; it leaves when it has entered, or was cancelled.
+pub(super) struct AtGate<'a> {
+    queue: &'a Queue,
+    request: Option<Request>,
+}
+
+impl AtGate<'_> {
+    /// Puts the request in line once there is room and it is its turn.
+    pub(super) async fn enter(mut self) -> Result<(), Unavailable> {
+        let queue = self.queue;
+        let _turn = queue.gate.lock().await;
+        loop {
+            let room = queue.room.notified();
+            {
+                let mut line = queue.lock();
+                if let Some(closed) = &line.closed {
+                    return Err(closed.clone());
+                }
+                if line.has_room() {
+                    self.request.take().into_iter().for_each(|it| queue.enter(&mut line, it));
+                    return Ok(());
+                }
+            }
+            room.await;
+        }
+    }
+}
 
 impl Drop for AtGate<'_> {
     fn drop(&mut self) {
-        let mut line = self.0.lock();
+        let mut line = self.queue.lock();
         line.at_gate -= 1;
         if line.at_gate > 0 {
-            self.0.room.notify_one(); // the next one's turn: it looks for itself
+            self.queue.room.notify_one(); // the next one's turn: it looks for itself
         }
     }
 }

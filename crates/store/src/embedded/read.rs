@@ -4,9 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rejoin_core::log::EntryKind;
-use rejoin_core::record::{Record, SnapshotMark};
-use rejoin_core::{InSeq, Seq, Timestamp};
+use rejoin_core::{InSeq, Seq};
+use rusqlite::blob::Blob;
 use rusqlite::{Connection, MAIN_DB};
 
 use super::error::Fault;
@@ -58,156 +57,135 @@ impl Readers {
     }
 }
 
-/// A body on its way to a reader. While it is on its way it keeps its journal row from being deleted.
+/// Something that readers ask for, and those of its bodies that have to be fetched first.
 #[derive(Debug)]
-pub(super) enum Found {
-    Here(Body),
-    InFile(Piece),
+pub(super) struct Found<T> {
+    whole: T,
+    /// In the order of their places among the bodies. Each keeps its journal row from being deleted.
+    missing: Vec<(usize, Piece)>,
 }
 
-impl Found {
-    fn of(piece: &Piece) -> Self {
+/// Something whose bodies may come from the file.
+pub(super) trait Bodies {
+    /// All of them, in order.
+    fn bodies(&mut self) -> impl Iterator<Item = &mut Body>;
+}
+
+impl<T: Bodies> Found<T> {
+    /// All of it, if nothing has to be fetched.
+    pub(super) fn here(self) -> Result<T, Self> {
+        if self.missing.is_empty() { Ok(self.whole) } else { Err(self) }
+    }
+
+    /// All of it, with what is missing from the file.
+    pub(super) fn fetch(mut self, db: &Connection) -> Result<T, Fault> {
+        let mut missing = self.missing.into_iter().peekable();
+        let mut file = InFile { db, row: None };
+        for (index, body) in self.whole.bodies().enumerate() {
+            if let Some((_, piece)) = missing.next_if(|(missing, _)| *missing == index) {
+                *body = file.read(&piece)?;
+            }
+        }
+        Ok(self.whole)
+    }
+}
+
+/// Takes bodies where they are in memory, and notes where they are not.
+#[derive(Default)]
+struct Collect {
+    count: usize,
+    missing: Vec<(usize, Piece)>,
+}
+
+impl Collect {
+    fn body(&mut self, piece: &Piece) -> Body {
+        self.count += 1;
         match piece.body() {
-            Some(body) => Self::Here(Arc::clone(body)),
-            None => Self::InFile(piece.clone()),
-        }
-    }
-
-    /// The body, if it is in memory.
-    pub(super) fn here(&self) -> Option<Body> {
-        match self {
-            Self::Here(body) => Some(Arc::clone(body)),
-            Self::InFile(_) => None,
-        }
-    }
-}
-
-/// Something that readers ask for, some of whose bodies may still have to be fetched.
-pub(super) trait Fetch: Send + 'static {
-    /// What it becomes.
-    type Whole: Send + 'static;
-
-    /// The bodies it needs.
-    fn bodies(&self) -> impl Iterator<Item = &Found>;
-
-    /// Puts the bodies in, in the same order.
-    fn complete(self, bodies: Vec<Body>) -> Self::Whole;
-}
-
-/// A page of events; see [`Page`].
-#[derive(Debug)]
-pub(super) struct PageFound {
-    record: Record,
-    events: Vec<(Seq, Timestamp, Found)>,
-}
-
-impl PageFound {
-    /// The committed events after `after` that fit.
-    pub(super) fn of(session: &Session, after: Seq, limit: PageLimit) -> Self {
-        let record = session.record();
-        let mut events = Vec::new();
-        let mut bytes = 0;
-        let committed = session.out().after(after).take_while(|(seq, _)| *seq <= record.head);
-        for (seq, held) in committed.take(limit.events.max(1)) {
-            bytes += held.size as usize;
-            if bytes > limit.bytes && !events.is_empty() {
-                break;
+            Some(body) => Arc::clone(body),
+            None => {
+                self.missing.push((self.count - 1, piece.clone()));
+                Body::default()
             }
-            events.push((seq, held.at, Found::of(&held.body)));
         }
-        Self { record, events }
+    }
+
+    fn found<T>(self, whole: T) -> Found<T> {
+        Found { whole, missing: self.missing }
     }
 }
 
-impl Fetch for PageFound {
-    type Whole = Page;
-
-    fn bodies(&self) -> impl Iterator<Item = &Found> {
-        self.events.iter().map(|(_, _, body)| body)
+/// The committed events after `after` that fit.
+pub(super) fn page(session: &Session, after: Seq, limit: PageLimit) -> Found<Page> {
+    let record = session.record();
+    let room = limit.events.max(1).min(record.head.steps_from(after) as usize);
+    let mut events = Vec::with_capacity(room.min(session.out().len()));
+    let mut collect = Collect::default();
+    let mut bytes = 0;
+    let committed = session.out().after(after).take_while(|(seq, _)| *seq <= record.head);
+    for (seq, held) in committed.take(room) {
+        bytes += held.size as usize;
+        if bytes > limit.bytes && !events.is_empty() {
+            break;
+        }
+        events.push(StoredEvent { seq, at: held.at, body: collect.body(&held.body) });
     }
+    collect.found(Page { events, record })
+}
 
-    fn complete(self, bodies: Vec<Body>) -> Page {
-        let events = self.events.into_iter().zip(bodies);
-        let events = events.map(|((seq, at, _), body)| StoredEvent { seq, at, body });
-        Page { events: events.collect(), record: self.record }
+impl Bodies for Page {
+    fn bodies(&mut self) -> impl Iterator<Item = &mut Body> {
+        self.events.iter_mut().map(|event| &mut event.body)
     }
 }
 
-/// Waiting entries; see [`StoredEntry`].
-#[derive(Debug)]
-pub(super) struct EntriesFound(Vec<(InSeq, EntryKind, Timestamp, Found)>);
+/// The committed entries after `after` that wait, at most `limit`.
+pub(super) fn entries(session: &Session, after: InSeq, limit: usize) -> Found<Vec<StoredEntry>> {
+    let head = session.record().in_head;
+    let committed = session.inbox().after(after).take_while(|(in_seq, _)| *in_seq <= head);
+    let mut collect = Collect::default();
+    let entries = committed.take(limit).map(|(in_seq, entry)| {
+        let body = collect.body(&entry.body);
+        StoredEntry { in_seq, kind: entry.kind, at: entry.at, body }
+    });
+    let entries = entries.collect();
+    collect.found(entries)
+}
 
-impl EntriesFound {
-    /// The committed entries after `after` that wait, at most `limit`.
-    pub(super) fn of(session: &Session, after: InSeq, limit: usize) -> Self {
-        let head = session.record().in_head;
-        let committed = session.inbox().after(after).take_while(|(in_seq, _)| *in_seq <= head);
-        let found = committed
-            .take(limit)
-            .map(|(in_seq, entry)| (in_seq, entry.kind, entry.at, Found::of(&entry.body)));
-        Self(found.collect())
+impl Bodies for Vec<StoredEntry> {
+    fn bodies(&mut self) -> impl Iterator<Item = &mut Body> {
+        self.iter_mut().map(|entry| &mut entry.body)
     }
 }
 
-impl Fetch for EntriesFound {
-    type Whole = Vec<StoredEntry>;
+/// The agent's state that is committed.
+pub(super) fn snapshot(session: &Session) -> Found<Option<StoredSnapshot>> {
+    let mut collect = Collect::default();
+    let snapshot = session.snapshot().map(|snapshot| {
+        let body = collect.body(&snapshot.body);
+        StoredSnapshot { mark: snapshot.mark, body }
+    });
+    collect.found(snapshot)
+}
 
-    fn bodies(&self) -> impl Iterator<Item = &Found> {
-        self.0.iter().map(|(_, _, _, body)| body)
-    }
-
-    fn complete(self, bodies: Vec<Body>) -> Vec<StoredEntry> {
-        let entries = self.0.into_iter().zip(bodies);
-        let entries =
-            entries.map(|((in_seq, kind, at, _), body)| StoredEntry { in_seq, kind, at, body });
-        entries.collect()
+impl Bodies for Option<StoredSnapshot> {
+    fn bodies(&mut self) -> impl Iterator<Item = &mut Body> {
+        self.iter_mut().map(|snapshot| &mut snapshot.body)
     }
 }
 
-/// The agent's state; see [`StoredSnapshot`].
-#[derive(Debug)]
-pub(super) struct SnapshotFound(Option<(SnapshotMark, Found)>);
-
-impl SnapshotFound {
-    /// The committed one.
-    pub(super) fn of(session: &Session) -> Self {
-        Self(session.snapshot().map(|snapshot| (snapshot.mark, Found::of(&snapshot.body))))
-    }
+/// Reads bodies from the file; those that follow each other in one row without finding it again.
+struct InFile<'a> {
+    db: &'a Connection,
+    row: Option<(u64, Blob<'a>)>,
 }
 
-impl Fetch for SnapshotFound {
-    type Whole = Option<StoredSnapshot>;
-
-    fn bodies(&self) -> impl Iterator<Item = &Found> {
-        self.0.iter().map(|(_, body)| body)
-    }
-
-    fn complete(self, bodies: Vec<Body>) -> Option<StoredSnapshot> {
-        let (mark, _) = self.0?;
-        bodies.into_iter().next().map(|body| StoredSnapshot { mark, body })
-    }
-}
-
-/// The bodies, from memory where they are there, else from the file.
-pub(super) fn fetch<'a>(
-    db: &Connection,
-    bodies: impl Iterator<Item = &'a Found>,
-) -> Result<Vec<Body>, Fault> {
-    let mut row: Option<(u64, rusqlite::blob::Blob<'_>)> = None;
-    let mut fetched = Vec::new();
-    for body in bodies {
-        let piece = match body {
-            Found::Here(body) => {
-                fetched.push(Arc::clone(body));
-                continue;
-            }
-            Found::InFile(piece) => piece,
-        };
+impl InFile<'_> {
+    fn read(&mut self, piece: &Piece) -> Result<Body, Fault> {
         let number = piece.row_number();
-        let blob = match &mut row {
+        let blob = match &mut self.row {
             Some((open, blob)) if *open == number => blob,
             row => {
-                let blob = db.blob_open(MAIN_DB, "journal", "body", number as i64, true)?;
+                let blob = self.db.blob_open(MAIN_DB, "journal", "body", number as i64, true)?;
                 &mut row.insert((number, blob)).1
             }
         };
@@ -215,7 +193,6 @@ pub(super) fn fetch<'a>(
         blob.read_at_exact(&mut record, piece.place().start as usize)?;
         let (_, body) =
             journal::read_record(&record).map_err(|what| Fault::Row { number, what })?;
-        fetched.push(Arc::from(body));
+        Ok(Arc::from(body))
     }
-    Ok(fetched)
 }

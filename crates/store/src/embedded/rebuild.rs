@@ -16,24 +16,25 @@ use super::slot::Slot;
 
 /// A session in the making.
 #[derive(Debug)]
-pub(super) struct Rebuild<'a> {
+pub(super) struct Rebuild<'a, 'j> {
     stored: Stored,
     /// See [`super::slot::Session::unnoted_from`].
     unnoted_from: Option<NonZeroU64>,
-    events: Vec<Run<'a>>,
+    events: &'a mut Vec<Run<'j>>,
     entries: Vec<(InSeq, Entry<Piece>)>,
     seen: Vec<Remembered>,
     seen_keys: Vec<RememberedKey>,
     snapshot: Option<Snapshot<Piece>>,
 }
 
-impl<'a> Rebuild<'a> {
-    /// Begins with what the row says.
-    pub(super) fn new(stored: Stored) -> Self {
+impl<'a, 'j> Rebuild<'a, 'j> {
+    /// Begins with what the row says. `events` is a vector that serves all sessions in turn.
+    pub(super) fn new(stored: Stored, events: &'a mut Vec<Run<'j>>) -> Self {
+        events.clear();
         Self {
             stored,
             unnoted_from: None,
-            events: Vec::new(),
+            events,
             entries: Vec::new(),
             seen: Vec::new(),
             seen_keys: Vec::new(),
@@ -55,7 +56,7 @@ impl<'a> Rebuild<'a> {
     }
 
     /// Adds events that a journal row speaks of.
-    pub(super) fn add_events(&mut self, run: Run<'a>) {
+    pub(super) fn add_events(&mut self, run: Run<'j>) {
         self.is_news(run.row.number());
         if self.is_active() {
             self.events.push(run);
@@ -120,10 +121,12 @@ impl<'a> Rebuild<'a> {
         }
     }
 
-    /// The session as it was.
-    pub(super) fn finish(mut self, key: Key, row_sum: u32) -> Arc<Slot> {
+    /// The session as it was, and how many bytes of the journal its out log needs; of those the
+    /// caller must tell the ledger.
+    pub(super) fn finish(mut self, key: Key, row_sum: u32) -> (Arc<Slot>, u64) {
         let numbers = self.stored.numbers;
-        let packed = PackedLog::of(&self.events, numbers.oldest, numbers.head);
+        let packed = PackedLog::of(self.events, numbers.oldest, numbers.head);
+        let (packed, bytes) = packed.map_or((None, 0), |(packed, bytes)| (Some(packed), bytes));
         let head = packed.as_ref().map_or(numbers.head, PackedLog::head);
         let inbox = if self.is_active() {
             self.finish_inbox()
@@ -147,7 +150,7 @@ impl<'a> Rebuild<'a> {
         session.row_sum = Some(row_sum);
         session.unnoted_from = unnoted_from;
         drop(session);
-        slot
+        (slot, bytes)
     }
 
     fn finish_inbox(&mut self) -> Inbox<Piece> {

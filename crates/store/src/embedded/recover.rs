@@ -15,7 +15,7 @@ use rusqlite::Connection;
 use super::cleanup::JournalRow;
 use super::error::{Damage, is_corruption};
 use super::gather::{self, Gathered};
-use super::index::Entry;
+use super::index::Entries;
 use super::journal::{self, Header};
 use super::limits;
 use super::piece::Ledger;
@@ -31,8 +31,8 @@ pub(super) struct Content {
     pub(super) store: Option<StoreId>,
     /// In the order of their keys.
     pub(super) sessions: Vec<Taken>,
-    /// The same for the index, in the order of their ids.
-    pub(super) entries: Vec<Entry>,
+    /// The same for the index.
+    pub(super) entries: Entries,
     /// The journal's rows that are whole.
     pub(super) rows: VecDeque<JournalRow>,
     /// What the newest of them says.
@@ -60,7 +60,7 @@ pub(super) fn read(
     let mut damage = Vec::new();
     let journal = Journal::join(journal, &mut damage);
     let Gathered { sessions, entries, undecodable } =
-        gather::gather(&session_rows, &journal.rows, take_over, threads);
+        gather::gather(&session_rows, &journal.rows, take_over, ledger, threads);
     let found = sessions.len() as u64;
     compare_with_header(&session_rows, found, undecodable, said.as_ref(), &mut damage);
     damage.extend(journal.missing_rows());

@@ -65,7 +65,7 @@ impl Salvage<'_> {
         let lost = content.damage.iter().any(|damage| !matches!(damage, Damage::Session { .. }));
         let mut tables = Tables { next_key: content.newest.next_key, ..Tables::default() };
         let mut new_epochs = 0;
-        for Taken { key, slot, .. } in content.sessions {
+        for Taken { key, slots: [slot, _], .. } in content.sessions {
             let session = &mut *slot.lock();
             (session.row_sum, session.unnoted_from) = (None, None); // nothing is written of it yet
             if lost && session.state.vitals.status == Status::Active {

@@ -11,9 +11,8 @@ use super::cleanup::stored_bytes;
 use super::error::{in_one_line, is_corruption};
 use super::journal::{self, Head, Header, Key, Record, RowFault};
 use super::limits;
-use super::packed::{Mark, Run};
 use super::parallel;
-use super::piece::{Ledger, Place, Row};
+use super::piece::{Ledger, Mark, Place, Row};
 use super::rows;
 use super::schema;
 
@@ -121,7 +120,6 @@ pub(super) struct RowFound {
     pub(super) has_ids: bool,
     /// Its records, with events that lie side by side taken together.
     pub(super) said: Vec<Said>,
-    marks: Vec<Mark>,
 }
 
 /// Something that a row says about a session.
@@ -134,41 +132,49 @@ pub(super) struct Said {
 /// See [`Said`].
 #[derive(Debug)]
 pub(super) enum What {
-    /// Events; [`RowFound::run`] tells more.
+    /// Events.
     Events(Events),
     /// Any other record; there are few of them.
     Other(Box<(Head, Place)>),
 }
 
-/// As [`Run`], in the marks of the row from `mark` on.
+/// Events of one session whose records lie side by side in a journal row, and that came at one time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Events {
-    first: Seq,
-    at: Timestamp,
-    start: u32,
-    mark: u32,
-    count: u32,
+    pub(super) first: Seq,
+    pub(super) at: Timestamp,
+    /// Where in the row the first record begins.
+    pub(super) start: u32,
+    /// Which of the row's [`Row::marks`] is the first.
+    pub(super) mark: u32,
+    pub(super) count: u32,
 }
 
 impl RowFound {
     /// Reads a row, if it is whole.
     fn read(number: u64, body: &[u8], ledger: &Arc<Ledger>) -> Result<Self, RowFault> {
         let (header, mut records) = journal::begin_row(number, body)?;
-        let mut found = Self {
-            row: Row::new(number, ledger),
-            header,
-            stored: stored_bytes(body.len()),
-            has_ids: false,
-            said: Vec::new(),
-            marks: Vec::with_capacity(records.left().min(body.len() / 16)),
-        };
+        let mut reading = Reading::default();
+        reading.marks.reserve(records.left().min(body.len() / 16));
         while let Some(Record { place, head, .. }) = records.next_checked()? {
-            found.add(head, place);
+            reading.add(head, place);
         }
-        found.said.shrink_to_fit();
-        Ok(found)
+        let Reading { mut said, marks, has_ids } = reading;
+        said.shrink_to_fit();
+        let row = Row::with_marks(number, ledger, marks);
+        Ok(Self { row, header, stored: stored_bytes(body.len()), has_ids, said })
     }
+}
 
+/// What was read of a row so far.
+#[derive(Debug, Default)]
+struct Reading {
+    said: Vec<Said>,
+    marks: Vec<Mark>,
+    has_ids: bool,
+}
+
+impl Reading {
     fn add(&mut self, head: Head, place: Place) {
         let key = head.key();
         let Head::Event { seq, at, size, .. } = head else {
@@ -191,13 +197,6 @@ impl RowFound {
             let events = Events { first: seq, at, start: place.start, mark, count: 1 };
             self.said.push(Said { key, what: What::Events(events) });
         }
-    }
-
-    /// The events that the row speaks of.
-    pub(super) fn run(&self, events: &Events) -> Run<'_> {
-        let Events { first, at, start, mark, count } = *events;
-        let marks = &self.marks[mark as usize..][..count as usize];
-        Run { row: &self.row, first, at, start, marks }
     }
 }
 

@@ -184,6 +184,12 @@ pub(super) fn use_wal(db: &Connection) -> rusqlite::Result<()> {
     })
 }
 
+/// How many bytes a page of the database has.
+pub(super) fn page_bytes(db: &Connection) -> rusqlite::Result<u64> {
+    let bytes: i64 = db.query_row("PRAGMA page_size", [], |row| row.get(0))?;
+    Ok(bytes.max(1) as u64)
+}
+
 /// How many pages the write-ahead log holds.
 pub(super) fn wal_pages(db: &Connection) -> rusqlite::Result<u64> {
     let pages: i64 = db.query_row("PRAGMA wal_checkpoint(NOOP)", [], |row| row.get(1))?;

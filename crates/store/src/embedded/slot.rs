@@ -148,8 +148,8 @@ impl Slot {
         session
     }
 
-    /// The same without its events, if they are packed still: only for opening, which looks at every
-    /// session.
+    /// The same without its events, if they are packed still: only for opening and closing, which
+    /// look at every session.
     pub(super) fn lock_packed(&self) -> MutexGuard<'_, Session> {
         // After a panic of the writer, what was put aside is still the truth.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -239,7 +239,7 @@ impl Session {
     pub(super) fn due(&self) -> Option<Timestamp> {
         match &self.aside {
             Some(aside) => aside.record.due_at(),
-            None => self.state.record().due_at(),
+            None => self.state.due_at(),
         }
     }
 

@@ -26,7 +26,10 @@ pub(super) struct TakeOver<'a> {
 pub(super) struct Taken {
     pub(super) key: Key,
     pub(super) id: SessionId,
-    pub(super) slot: Arc<Slot>,
+    /// Twice: both tables of the writer get one, and who counts later must find it again in memory.
+    pub(super) slots: [Arc<Slot>; 2],
+    /// Whether it goes on.
+    pub(super) is_active: bool,
     /// See [`Session::unnoted_from`].
     pub(super) unnoted_from: Option<NonZeroU64>,
     /// The generation whose client was attached, if one was.
@@ -54,12 +57,12 @@ impl TakeOver<'_> {
         session.buffered = session.held_bytes();
         let state = &session.state;
         let id = state.about.id.clone();
-        let active_of = session.counted.then(|| state.about.principal.clone());
-        let entry = Entry::new(&id, &slot, session.due(), active_of);
+        let entry = Entry::new(&id, &slot, session.due());
         let taken = Taken {
             key,
             id,
-            slot: Arc::clone(&slot),
+            slots: [Arc::clone(&slot), Arc::clone(&slot)],
+            is_active: session.counted,
             unnoted_from: session.unnoted_from,
             was_attached,
             events: session.packed().map_or(state.out.len(), |packed| packed.len()),

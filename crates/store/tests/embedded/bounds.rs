@@ -98,6 +98,40 @@ async fn one_session_parked_for_ever_does_not_pin_the_files() {
     check(&store).await;
 }
 
+/// Makes the pages of a database that is closed larger.
+fn make_pages_larger(database: &Path) {
+    let db = rusqlite::Connection::open(database).unwrap();
+    let to_rollback = "PRAGMA journal_mode = DELETE";
+    let mode: String = db.query_row(to_rollback, [], |row| row.get(0)).unwrap();
+    assert_eq!(mode, "delete");
+    db.execute_batch("PRAGMA page_size = 16384; VACUUM;").unwrap();
+    let bytes: u32 = db.query_row("PRAGMA page_size", [], |row| row.get(0)).unwrap();
+    assert_eq!(bytes, 16384);
+}
+
+#[tokio::test]
+async fn a_database_with_larger_pages_opens_and_stays_within_the_same_bounds() {
+    let directory = tempfile::tempdir().unwrap();
+    let bounds = LogBounds { events: 16, bytes: usize::MAX, retention: HOUR };
+    let store = open_with(directory.path(), bounds, 16 * MIB);
+    let id = session_id(0);
+    store.create(creation(0)).await.unwrap();
+    append(&store, &id, &[body("before")]).await;
+    store.close().await.unwrap();
+    drop(store);
+    make_pages_larger(&directory.path().join("rejoin.db"));
+
+    let store = open_with(directory.path(), bounds, 16 * MIB);
+    assert_eq!(read_all(&store, &id).await[0].body, body("before"));
+    let bytes = some_bytes(&mut Dice(4), 64 * 1024);
+    for _ in 0..100 {
+        churn(&store, &id, &bytes, 2).await;
+        let allowed = 2 * live_bytes(&store, 1).await + 64 * MIB;
+        let taken = file_bytes(directory.path());
+        assert!(taken <= allowed, "{} MiB of {} MiB", taken / MIB, allowed / MIB);
+    }
+}
+
 /// A store with 150 MiB of events in forty sessions.
 async fn full_store(directory: &Path) -> EmbeddedStore {
     let store = open_with(directory, LogBounds::default(), 16 * MIB);
