@@ -47,7 +47,7 @@
 //! | `clock`, `limits` | the time; every bound |
 //!
 //! # Features
-//! `tls`: addresses that begin with `wss://`, by rustls with the roots of `webpki-roots` or with
+//! `tls`: addresses that begin with `wss://`, by rustls with the authorities that the machine trusts or with
 //! [what the application says](Builder#method.tls).
 
 mod builder;
