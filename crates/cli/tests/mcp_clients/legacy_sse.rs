@@ -11,13 +11,15 @@ use crate::rig::{Behind, Rig};
 #[tokio::test]
 async fn every_kind_of_traffic_passes_to_typescript() {
     let mut rig = Rig::start(Kind::TypeScript1Sse, Behind::Stdio).await;
-    exchange_everything(&mut rig.client).await;
+    // This client forgets who wanted to hear of progress when the answer comes, and looks at reports that
+    // came in one piece with the answer only after that: how many it passes on is chance.
+    exchange_everything(&mut rig.client, 0).await;
 }
 
 #[tokio::test]
 async fn every_kind_of_traffic_passes_to_python() {
     let mut rig = Rig::start(Kind::PythonSse, Behind::Stdio).await;
-    exchange_everything(&mut rig.client).await;
+    exchange_everything(&mut rig.client, 5).await;
 }
 
 /// It comes back by itself, with a new stream. What it asks before that may be answered into the old one, so

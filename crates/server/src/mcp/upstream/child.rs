@@ -61,9 +61,13 @@ async fn keep(
     logging.spawn(log_errors(pipes.stderr, session.clone()));
     let mut input = Input::new(pipes.stdin);
     let mut hearing = pin!(hear(pipes.stdout, &incoming, max_bytes, &session));
+    let mut says_more = true;
     let told_to_end = tokio::select! {
         told_to_end = input.feed(&mut outgoing) => told_to_end,
-        () = &mut hearing => false,
+        () = &mut hearing => {
+            says_more = false;
+            false
+        }
         _ = process.exited() => false,
     };
     let gone = match told_to_end {
@@ -82,7 +86,9 @@ async fn keep(
         }
     };
     // What it said before it ended is in the pipe; somebody it has started may hold that open.
-    let _ = timeout(LAST_LINES, &mut hearing).await;
+    if says_more {
+        let _ = timeout(LAST_LINES, hearing).await;
+    }
     outgoing.close();
     for text in never_read.into_iter().chain(std::iter::from_fn(|| outgoing.try_recv().ok())) {
         if let Ok(Kind::Request { id, .. }) = Message::parse(&text).map(|text| text.kind().clone())
