@@ -87,6 +87,28 @@ async fn a_call_that_only_reads_runs_again_when_its_stream_broke_without_an_id()
 }
 
 #[tokio::test]
+async fn a_call_that_only_reads_runs_again_though_the_server_breaks_off_our_own_question() {
+    let upstream = Upstream::with(Manners { breaks_off: 2, ..Manners::default() });
+    let (_web, client) = before(&upstream).await;
+    assert_eq!(client.call(1, "read_broken", json!({})).await.text().await, "run 2");
+}
+
+#[tokio::test]
+async fn a_call_that_was_about_to_be_refused_when_the_session_was_forgotten_runs_once() {
+    let upstream = Upstream::start();
+    let (_web, client) = before(&upstream).await;
+    upstream.announce("the general stream is heard").await;
+    upstream.state.set(Manners { refuses_late: true, ..Manners::default() });
+    upstream.forget();
+    let mut call = client.call(1, "write_json", json!({})).await;
+    upstream.has_heard("tools/call", 1).await;
+    upstream.break_general(); // it is told 404 before the call is
+    upstream.has_heard("GET", 2).await;
+    upstream.state.release.send_replace(true);
+    assert_eq!(call.text().await, "run 1");
+}
+
+#[tokio::test]
 async fn a_failure_without_a_word_leaves_the_outcome_unknown() {
     let upstream = Upstream::start();
     let (_web, client) = before(&upstream).await;

@@ -69,11 +69,22 @@ pub struct Manners {
     pub forgetful: bool,
     /// How many requests it has no room for.
     pub busy: u32,
+    /// How many times it breaks off when it is asked for its tools.
+    pub breaks_off: u32,
+    /// Whether a POST to a session that it does not know is refused only when it is let go.
+    pub refuses_late: bool,
 }
 
 impl Default for Manners {
     fn default() -> Self {
-        Self { general: true, stale: (404, "Session not found"), forgetful: false, busy: 0 }
+        Self {
+            general: true,
+            stale: (404, "Session not found"),
+            forgetful: false,
+            busy: 0,
+            breaks_off: 0,
+            refuses_late: false,
+        }
     }
 }
 
@@ -202,6 +213,13 @@ impl Known {
         self.lock().manners = manners;
     }
 
+    fn breaks_off(&self) -> bool {
+        let left = &mut self.lock().manners.breaks_off;
+        let breaks_off = *left > 0;
+        *left = left.saturating_sub(1);
+        breaks_off
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap()
     }
@@ -217,6 +235,9 @@ async fn answer(
     let heard = Heard { verb: method.to_string(), headers, message };
     state.lock().heard.push(heard.clone());
     if let Some(refusal) = refusal(&state, &heard) {
+        if heard.verb == "POST" && state.lock().manners.refuses_late {
+            state.release.subscribe().wait_for(|released| *released).await.unwrap();
+        }
         return refusal;
     }
     match &*heard.verb {
@@ -264,6 +285,9 @@ async fn take(state: &Known, message: &Value) -> Response {
     let result = match message["method"].as_str().unwrap() {
         "initialize" => return begin(state, message),
         "tools/call" => return call(state, message).await,
+        "tools/list" if state.breaks_off() => {
+            return events(vec![Err(io::Error::other("broken on purpose"))]);
+        }
         "tools/list" => json!({ "tools": tools() }),
         _ => json!({}),
     };

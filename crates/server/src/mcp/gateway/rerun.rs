@@ -64,6 +64,9 @@ enum Verdict {
 /// The server went away before it had answered.
 struct WentAway;
 
+/// How often a server may break off before its tools count as having said nothing.
+const MOST_BROKEN: u8 = 3;
+
 /// Pages of a list that are read at most.
 const MOST_PAGES: usize = 100;
 
@@ -149,10 +152,13 @@ impl Desk<'_> {
     /// Asks once what the tools of a server say of themselves, unless it has gone. One that does not
     /// say is not asked again.
     async fn learn_annotations(&mut self) -> Result<Result<(), WentAway>, Closing> {
-        if self.annotations.is_none() {
+        let mut broken = 0;
+        while self.annotations.is_none() {
             match self.ask_for_annotations().await? {
                 Ok(said) => self.annotations = Some(said),
                 Err(Unreachable::WentAway) => return Ok(Err(WentAway)),
+                // Mostly by a server that is dying: the next time it is away, or another one.
+                Err(Unreachable::BrokeOff) if broken < MOST_BROKEN => broken += 1,
                 Err(_) => self.annotations = Some(HashMap::new()),
             }
         }

@@ -23,15 +23,20 @@ mod talk;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rejoin_core::SessionId;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::timeout;
 
 use self::talk::{Ended, Talk};
 use super::{Heard, Link, WAITING};
 use crate::mcp::message::{Kind, Message, RequestId};
 use crate::outward::{BadUrl, Server};
+
+/// How long requests under way are heard out when the server has forgotten the session.
+const HEARING_OUT: Duration = Duration::from_millis(500);
 
 /// A server behind a URL.
 #[derive(Debug)]
@@ -89,11 +94,25 @@ impl Keeper {
                 break ended;
             }
         };
+        if ended == Ended::Forgotten {
+            self.hear_out().await;
+        }
         self.tasks.shutdown().await;
         match ended {
             Ended::Well => talk.take_leave().await,
             Ended::Forgotten => give_back(&talk, outgoing).await,
         }
+    }
+
+    /// Requests under way will mostly be refused as well, and then it is known that they did not run; of
+    /// those that are cut off nobody knows.
+    async fn hear_out(&mut self) {
+        let all = async {
+            while self.calls.values().any(|call| !call.is_finished()) {
+                self.tasks.join_next().await;
+            }
+        };
+        let _ = timeout(HEARING_OUT, all).await;
     }
 
     /// Requests go out side by side, everything else in order.
