@@ -335,6 +335,11 @@ impl State {
 }
 
 impl Reading {
+    /// What the streams of its session share.
+    pub(crate) fn hub(&self) -> &Hub {
+        &self.hub
+    }
+
     /// Waits until somebody else has come for the stream.
     pub(crate) async fn replaced(&self) {
         self.replaced.notified().await;

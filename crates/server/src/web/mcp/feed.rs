@@ -113,7 +113,7 @@ impl Feed {
         self.id_at(self.cursor)
     }
 
-    /// What it still owes an answer.
+    /// Whether every request of it is answered.
     pub(super) fn owes_nothing(&self) -> bool {
         self.owed.is_empty()
     }
@@ -295,8 +295,8 @@ impl Feed {
         }
     }
 
-    fn hub(&self) -> Arc<Hub> {
-        self.front.service.sessions().hubs().of(&self.session)
+    fn hub(&self) -> &Hub {
+        self.reading.hub()
     }
 
     fn patience(&self) -> Duration {
