@@ -13,6 +13,7 @@ use rejoin_core::state::{
     RenewRefused, Renewed, Restore, RestoreRefused, SessionOver, Stale, TakeLease,
 };
 use rejoin_core::{Generation, InSeq, Principal, Seq, SessionId, Term, Timestamp};
+use tokio::sync::oneshot;
 
 use crate::audit::{AuditPage, AuditQuery, AuditRecord};
 use crate::measure::Measurements;
@@ -24,10 +25,11 @@ use crate::measure::Measurements;
 /// attachment it gives). A store that let them fall apart would hand a message to the agent twice,
 /// or let a token be used twice.
 ///
-/// **Ordered.** Changes to one session take effect one after the other, in the order in which the
-/// calls were made by one caller, and each sees all that came before it. Guards (generation, term,
-/// expected seq) are checked inside that order; a store that checked them outside would let a
-/// replaced connection or a fenced process write.
+/// **Ordered.** Changes to one session take effect one after the other, in the order in which one
+/// caller began them (first polled them), whether or not it waited for each; and each sees all that
+/// came before it. They become durable in that order too: what came later is never there without it.
+/// Guards (generation, term, expected seq) are checked inside that order; a store that checked them
+/// outside would let a replaced connection or a fenced process write.
 ///
 /// **Durable before known.** A call returns, and a reader sees what it did, only once it would
 /// survive the crash that the store protects from. A store that answered sooner would hand out a seq
@@ -84,6 +86,20 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         id: &SessionId,
         enter: Enter<Body>,
     ) -> Result<Entered, Failure<EnterRefused>>;
+
+    /// The same, telling `early` the number that a new message gets as soon as that is settled, before
+    /// it is durable; a store that can't say it any sooner lets `early` drop. It is for the agent alone,
+    /// which may begin with the message meanwhile: what it says of it becomes durable after it. Whoever
+    /// sent the message must not learn of it before the call returns.
+    async fn enter_early(
+        &self,
+        id: &SessionId,
+        enter: Enter<Body>,
+        early: oneshot::Sender<InSeq>,
+    ) -> Result<Entered, Failure<EnterRefused>> {
+        drop(early);
+        self.enter(id, enter).await
+    }
 
     /// Takes the right to run a session's agent: the term goes up by one if another process had it.
     async fn take_lease(&self, id: &SessionId, take: TakeLease)

@@ -154,6 +154,17 @@ impl AgentSide {
         }
     }
 
+    /// Whether the agent can be handed this entry now: it is the next one, and none is on its way.
+    pub(super) fn hand_next(&mut self, in_seq: InSeq) -> bool {
+        match &mut self.running {
+            Some(running) if running.asked.is_none() && running.handed.next() == in_seq => {
+                running.handed = in_seq;
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+
     /// The last entry that was taken by an agent that covers entries by taking the next.
     fn taken_unnamed(&self) -> Option<InSeq> {
         let unnamed = |running: &&Running| running.covering == Covering::Unknown;

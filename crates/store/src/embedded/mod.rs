@@ -76,7 +76,7 @@ pub use self::error::{Damage, OpenError};
 pub use self::open::{OpenReport, Options, Random};
 use self::piece::Piece;
 use self::read::{Bodies, Found};
-use self::request::{Answer, Change, Reply, Request};
+use self::request::{Answer, Change, Entering, Reply, Request};
 use self::shared::Shared;
 use self::slot::{Session, Touches, Trace};
 use crate::audit::{AuditPage, AuditQuery, AuditRecord};
@@ -286,7 +286,17 @@ impl Store for EmbeddedStore {
         id: &SessionId,
         enter: Enter<Body>,
     ) -> Result<Entered, Failure<EnterRefused>> {
-        self.ask(|reply| Request::Enter(id.clone(), enter, reply)).await
+        self.ask(|reply| Request::Enter(id.clone(), Entering { enter, early: None }, reply)).await
+    }
+
+    async fn enter_early(
+        &self,
+        id: &SessionId,
+        enter: Enter<Body>,
+        early: oneshot::Sender<InSeq>,
+    ) -> Result<Entered, Failure<EnterRefused>> {
+        let entering = Entering { enter, early: Some(early) };
+        self.ask(|reply| Request::Enter(id.clone(), entering, reply)).await
     }
 
     async fn take_lease(

@@ -293,6 +293,8 @@ suite! {
             clients_that_attach_at_once_get_different_generations,
             of_many_that_make_one_session_one_does,
             of_many_that_send_one_message_one_enters_it,
+            messages_that_one_caller_sends_at_once_keep_their_order,
+            a_number_that_is_told_early_is_the_one_that_is_answered,
             of_many_processes_one_gets_the_lease,
             snapshots_restored_at_once_meet_in_one_session,
         }
