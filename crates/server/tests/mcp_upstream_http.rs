@@ -223,6 +223,21 @@ async fn a_call_made_while_the_server_is_away_waits_for_it() {
 }
 
 #[tokio::test]
+async fn a_redirect_is_not_followed_and_the_client_is_told_what_to_do() {
+    let upstream = Upstream::start();
+    let (_web, client) = before(&upstream).await;
+    let answer = client.call(1, "read_moved", json!({})).await.answer().await;
+    let error = json!({
+        "code": -32052,
+        "message": "the MCP server answered 307; name the URL that it leads to",
+        "data": { "reason": "upstream_refused" },
+    });
+    assert_eq!(answer["error"], error);
+    assert_eq!(upstream.runs("read_moved"), 1, "it is not asked again");
+    assert_eq!(client.call(2, "write_json", json!({})).await.text().await, "run 1");
+}
+
+#[tokio::test]
 async fn a_server_that_has_no_room_is_asked_again() {
     let upstream = Upstream::start();
     let (_web, client) = before(&upstream).await;

@@ -27,7 +27,8 @@ use crate::support::{
 const SESSIONS: u64 = 12;
 
 fn bounds() -> LogBounds {
-    LogBounds { events: 20, bytes: 8_000, retention: Duration::from_secs(60) }
+    let minute = Duration::from_secs(60);
+    LogBounds { events: 20, bytes: 8_000, retention: minute, result_retention: minute }
 }
 
 /// Both stores, the time, and what may differ since the last crash.

@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use super::refusal::{self, Refusal};
 use crate::mcp::message::{Message, read};
-use crate::mcp::upstream::{Heard, WAITS};
+use crate::mcp::upstream::{Heard, Theirs, WAITS};
 use crate::outward::{NoAnswer, Server};
 
 const SESSION_ID: &str = "mcp-session-id";
@@ -36,7 +36,7 @@ pub(super) struct Talk {
     pub(super) session: SessionId,
     pub(super) max_bytes: usize,
     /// What the server calls the session, if it does.
-    theirs: OnceLock<HeaderValue>,
+    pub(super) theirs: Theirs,
     /// The revision that was agreed upon.
     revision: OnceLock<HeaderValue>,
 }
@@ -65,7 +65,7 @@ impl Talk {
         session: SessionId,
         max_bytes: usize,
     ) -> Self {
-        let (theirs, revision) = (OnceLock::new(), OnceLock::new());
+        let (theirs, revision) = (Theirs::default(), OnceLock::new());
         Self { server, incoming, session, max_bytes, theirs, revision }
     }
 
@@ -86,10 +86,17 @@ impl Talk {
 
     /// Notes what the answer to `initialize` says before anything else is sent.
     pub(super) fn note_session(&self, answer: &Response<Incoming>) {
-        if let Some(theirs) = answer.headers().get(SESSION_ID) {
-            let mut theirs = theirs.clone();
-            theirs.set_sensitive(true);
-            let _ = self.theirs.set(theirs); // it is asked once
+        let theirs = answer.headers().get(SESSION_ID).and_then(|theirs| theirs.to_str().ok());
+        if let Some(theirs) = theirs {
+            let _ = self.theirs.set(theirs.into()); // it is asked once
+        }
+    }
+
+    /// Goes on with a session that the server may have from before.
+    pub(super) fn go_on(&self, theirs: Box<str>, revision: &str) {
+        let _ = self.theirs.set(theirs); // nothing was asked yet
+        if let Ok(revision) = HeaderValue::from_str(revision) {
+            let _ = self.revision.set(revision);
         }
     }
 
@@ -166,10 +173,12 @@ impl Talk {
 
     fn request(&self, method: Method, accept: &'static str) -> Builder {
         let mut request = self.server.request(method).header(ACCEPT, accept);
-        for (name, value) in [(SESSION_ID, &self.theirs), (PROTOCOL_VERSION, &self.revision)] {
-            if let Some(value) = value.get() {
-                request = request.header(name, value);
-            }
+        if let Some(Ok(mut theirs)) = self.theirs.get().map(|name| HeaderValue::from_str(name)) {
+            theirs.set_sensitive(true);
+            request = request.header(SESSION_ID, theirs);
+        }
+        if let Some(revision) = self.revision.get() {
+            request = request.header(PROTOCOL_VERSION, revision);
         }
         request
     }
