@@ -15,13 +15,18 @@ use crate::wire::send;
 use crate::{SESSIONS, gateway, seed};
 
 /// How often two hundred come and go.
-const ROUNDS: u64 = 12;
+const ROUNDS: u64 = 5;
 
 /// Calls of each in a round.
 const CALLS: u64 = 2;
 
-/// What the last round may use more than the second one. Two hundred sessions with all they have are more.
-const MORE_KIBIBYTES: u64 = 3 * 1024;
+/// What may be left after the last round more than after the second one, six hundred sessions before: what the
+/// allocator keeps differs by less from one moment to the next, and ten kilobytes a session would be more.
+const MORE_KIBIBYTES: u64 = 6 * 1024;
+
+/// Descriptors that there may be more than before the first session: a connection to the server behind that is
+/// kept for a moment, the one that asks for the metrics.
+const FEW: usize = 8;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_left_of_sessions_that_live_a_second() {
@@ -38,6 +43,7 @@ async fn come_and_go(ttl: &str) {
     let upstream = Upstream::start().await;
     let flags = [&*format!("--session-ttl={ttl}"), "--state-ttl=1s", "--token-ttl=1s"];
     let rejoin = gateway(&upstream, &flags).await;
+    let at_first = descriptors(&rejoin);
     let (mut tally, mut left) = (Tally::default(), Vec::new());
     for round in 0..ROUNDS {
         let mut working = JoinSet::new();
@@ -46,12 +52,10 @@ async fn come_and_go(ttl: &str) {
         }
         let calls = timeout(Duration::from_secs(60), working.join_all()).await.expect("no hang");
         calls.iter().flatten().for_each(|call| judge(call, &upstream, &[], &mut tally));
-        left.push(until_all_have_gone(&rejoin, &upstream).await);
+        left.push(until_all_have_gone(&rejoin, &upstream, at_first + FEW).await);
     }
-    eprintln!("mcp_gateway: ttl {ttl}, seed {seed}: {tally:?}, left after each round {left:?}");
-    let (second, last) = (&left[1], &left[left.len() - 1]);
-    assert!(last.descriptors <= second.descriptors, "{left:?}");
-    assert!(last.kibibytes <= second.kibibytes + MORE_KIBIBYTES, "{left:?}");
+    eprintln!("mcp_gateway: ttl {ttl}, seed {seed}: {tally:?}, KiB after each round {left:?}");
+    assert!(left[left.len() - 1] <= left[1] + MORE_KIBIBYTES, "{left:?}");
 
     let made = ROUNDS * SESSIONS;
     let metrics = Metrics::of(&rejoin).await;
@@ -77,31 +81,28 @@ async fn visit(address: std::net::SocketAddr, seed: u64, number: u64) -> Vec<Tes
     calls
 }
 
-/// What is left when all sessions have gone.
-#[derive(Debug)]
-struct Left {
-    descriptors: usize,
-    kibibytes: u64,
-}
-
-/// Waits until no session is left, ended ones included.
-async fn until_all_have_gone(rejoin: &ServerProcess, upstream: &Upstream) -> Left {
+/// Waits until no session is left, ended ones included, and at most so many descriptors; says how many KiB of memory
+/// are.
+async fn until_all_have_gone(rejoin: &ServerProcess, upstream: &Upstream, most: usize) -> u64 {
     let waiting = Instant::now();
     loop {
         let metrics = Metrics::of(rejoin).await;
         let active = ["attached", "parked"].map(|state| metrics.sessions(state));
-        if active == [0, 0] && upstream.sessions() == 0 && remembered(rejoin).await == 0 {
+        let left = (active, upstream.sessions(), remembered(rejoin).await, descriptors(rejoin));
+        if left.0 == [0, 0] && left.1 == 0 && left.2 == 0 && left.3 <= most {
             break;
         }
-        assert!(waiting.elapsed() < Duration::from_secs(30), "{active:?}, {}", upstream.sessions());
+        assert!(waiting.elapsed() < Duration::from_secs(30), "{left:?}");
         sleep(Duration::from_millis(100)).await;
     }
-    let process = format!("/proc/{}", rejoin.id());
-    let descriptors = fs::read_dir(format!("{process}/fd")).unwrap().count();
-    let status = fs::read_to_string(format!("{process}/status")).unwrap();
+    let status = fs::read_to_string(format!("/proc/{}/status", rejoin.id())).unwrap();
     let rss =
         status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
-    Left { descriptors, kibibytes: rss.unwrap().parse().unwrap() }
+    rss.unwrap().parse().unwrap()
+}
+
+fn descriptors(rejoin: &ServerProcess) -> usize {
+    fs::read_dir(format!("/proc/{}/fd", rejoin.id())).unwrap().count()
 }
 
 /// Sessions that are over and still remembered.

@@ -18,6 +18,7 @@ use tracing::field::Empty;
 use tracing::{Instrument as _, Span, debug_span};
 
 use super::rate::Rate;
+use super::speak::agents_only;
 use super::{Denial, Service, TokenProblem, Visitor, transport_word};
 use crate::attachment::{Attachment, Told};
 use crate::random;
@@ -153,6 +154,7 @@ impl Service {
             Some(Err(refusal)) => return Err(refusal.into()),
         };
         let record = self.own(visitor, id).await?;
+        agents_only(&record)?;
         self.budget_success(id, now)?;
         self.attach(visitor, &record, transport, Some(asked), presented).await
     }
@@ -178,6 +180,7 @@ impl Service {
         asked: Asked,
     ) -> Result<Joined, Denial> {
         let record = self.own(visitor, id).await?;
+        agents_only(&record)?;
         self.budget_success(id, self.now())?;
         let joined = self.attach(visitor, &record, transport, Some(asked), None).await;
         joined.map_err(|denial| {
