@@ -83,7 +83,7 @@ async fn a_client_that_lost_its_session_id_goes_over_to_its_session_and_gets_wha
 
     let peer = Peer::begin_as(&web, NEWEST, Some("alice")).await;
     let answer = reconnect(&peer, 1, &lost.session, &token).await;
-    let result = json!({ "content": [{ "type": "text", "text": "late" }] });
+    let result = json!({ "content": [{ "type": "text", "text": "late" }], "isError": false });
     let waits =
         json!({ "request": asked, "result": { "jsonrpc": "2.0", "id": 3, "result": result } });
     assert_eq!(

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::client_side::{INITIALIZE, INITIALIZED};
 use super::desk::{Closing, Desk};
 use super::rerun::{LISTS, digest};
-use super::unsent::hear;
+use super::unsent::{Exchange, exchange};
 use crate::agent::stopped;
 use crate::mcp::logged::StreamName;
 use crate::mcp::message::{Kind, Message, RequestId, RpcError, code, notification, request};
@@ -211,8 +211,10 @@ impl Desk<'_> {
             if self.link.is_none() {
                 return Ok(Err(Unreachable::WentAway));
             }
-            let Some(heard) = hear(&mut self.link, &mut self.unsent).await else {
-                return Ok(Err(Unreachable::WentAway));
+            let heard = match exchange(&mut self.link, &mut self.unsent).await {
+                Exchange::Heard(heard) => heard,
+                Exchange::Sent => continue,
+                Exchange::Gone => return Ok(Err(Unreachable::WentAway)),
             };
             Box::pin(self.on_heard(heard)).await?;
         }

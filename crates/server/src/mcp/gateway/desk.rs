@@ -9,11 +9,12 @@ use rejoin_core::page::StoredEntry;
 use rejoin_core::session::Publication;
 use rejoin_core::{InSeq, SessionId, Term};
 use tokio::sync::watch;
+use tokio::time::timeout;
 
-use super::Gateway;
 use super::book::{Book, Keeping, Written};
 use super::pending::Requests;
-use super::unsent::{Unsent, hear};
+use super::unsent::{Exchange, Unsent, exchange};
+use super::{Gateway, LAST_WORDS};
 use crate::agent::{Inbox, Orders, Saying, Seat, Voice, stopped};
 use crate::child::places::Place;
 use crate::error::PublishError;
@@ -92,6 +93,8 @@ enum Happened {
     /// The server has gone.
     Lost,
     Published,
+    /// The server has taken what was put aside: there may be more for it.
+    Sent,
 }
 
 impl<'a> Desk<'a> {
@@ -141,15 +144,30 @@ impl<'a> Desk<'a> {
                 tracing::debug!(session = %self.session, %why, "nobody takes what an MCP server says");
             }
         }
-        if *self.orders.borrow() == Orders::End {
+        let over = *self.orders.borrow() == Orders::End;
+        if over {
             self.shared.hubs.forget(&self.session);
         }
         match self.link.take() {
             // Another process goes on with the session soon.
             Some(link) if self.shared.is_stopping() => link.leave().await,
-            Some(link) => link.close().await,
+            Some(link) => {
+                if !over {
+                    let _ = timeout(LAST_WORDS, self.give_theirs_up()).await; // or it is asked for in vain
+                }
+                link.close().await;
+            }
             None => {}
         }
+    }
+
+    /// The server is told that its session is over: whoever comes next begins another one.
+    async fn give_theirs_up(&mut self) -> Result<(), Closing> {
+        if self.keeping.book().theirs.is_some() {
+            self.keeping.change().theirs = None;
+            self.publish(Vec::new(), false).await?;
+        }
+        self.flush().await
     }
 
     async fn step(&mut self) -> Result<(), Closing> {
@@ -158,7 +176,7 @@ impl<'a> Desk<'a> {
             Happened::Heard(heard) => self.on_heard(heard).await,
             Happened::LostAnswer(in_seq) => self.hand_again(in_seq).await,
             Happened::Lost => self.on_lost().await,
-            Happened::Published => Ok(()),
+            Happened::Published | Happened::Sent => Ok(()),
         }
     }
 
@@ -180,7 +198,7 @@ impl<'a> Desk<'a> {
                 None => std::future::pending().await,
             }
         };
-        let heard = hear(&mut self.link, &mut self.unsent);
+        let exchange = exchange(&mut self.link, &mut self.unsent);
         let mut orders = self.orders.clone();
         tokio::select! {
             biased; // an order before what follows from it
@@ -191,7 +209,11 @@ impl<'a> Desk<'a> {
                 Ok(Happened::Published)
             }
             () = place => Err(Closing::Displaced),
-            heard = heard, if has_room => Ok(heard.map_or(Happened::Lost, Happened::Heard)),
+            exchange = exchange, if has_room => Ok(match exchange {
+                Exchange::Heard(heard) => Happened::Heard(heard),
+                Exchange::Sent => Happened::Sent,
+                Exchange::Gone => Happened::Lost,
+            }),
             entry = self.inbox.next(), if takes_more => entry.map(Happened::Entry).ok_or(Closing::Told),
         }
     }

@@ -55,16 +55,30 @@ impl Desk<'_> {
     }
 }
 
+/// What comes of a server.
+#[derive(Debug)]
+pub(super) enum Exchange {
+    /// It said something.
+    Heard(Heard),
+    /// It has taken everything that was put aside.
+    Sent,
+    /// It has gone.
+    Gone,
+}
+
 /// Hears what the server says next, and sends what was put aside meanwhile. Nothing is lost if it is dropped
 /// while it waits.
-pub(super) async fn hear(link: &mut Option<Link>, unsent: &mut VecDeque<Unsent>) -> Option<Heard> {
+pub(super) async fn exchange(link: &mut Option<Link>, unsent: &mut VecDeque<Unsent>) -> Exchange {
     let Some(link) = link else { return std::future::pending().await };
     loop {
         tokio::select! {
-            heard = link.from.recv() => return heard,
+            heard = link.from.recv() => return heard.map_or(Exchange::Gone, Exchange::Heard),
             Ok(room) = link.to.reserve(), if !unsent.is_empty() => {
                 if let Some(Unsent { text, .. }) = unsent.pop_front() {
                     room.send(text);
+                }
+                if unsent.is_empty() {
+                    return Exchange::Sent;
                 }
             }
         }

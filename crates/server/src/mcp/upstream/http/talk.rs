@@ -1,5 +1,6 @@
 //! What is said to a server, in which words.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use serde::Deserialize;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
-use super::refusal::{self, Refusal};
+use super::refusal::{self, Knowledge, Refusal};
 use crate::mcp::message::{Message, read};
 use crate::mcp::upstream::{Heard, Theirs, WAITS};
 use crate::outward::{NoAnswer, Server};
@@ -39,6 +40,8 @@ pub(super) struct Talk {
     pub(super) theirs: Theirs,
     /// The revision that was agreed upon.
     revision: OnceLock<HeaderValue>,
+    /// Whether the session is from before, and the server has not shown yet that it still knows it.
+    unconfirmed: AtomicBool,
 }
 
 /// How a part of a conversation ended.
@@ -66,7 +69,8 @@ impl Talk {
         max_bytes: usize,
     ) -> Self {
         let (theirs, revision) = (Theirs::default(), OnceLock::new());
-        Self { server, incoming, session, max_bytes, theirs, revision }
+        let unconfirmed = AtomicBool::new(false);
+        Self { server, incoming, session, max_bytes, theirs, revision, unconfirmed }
     }
 
     /// Waits until nobody listens any more.
@@ -98,6 +102,16 @@ impl Talk {
         if let Ok(revision) = HeaderValue::from_str(revision) {
             let _ = self.revision.set(revision);
         }
+        self.unconfirmed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the server has a session to forget, as far as it has shown.
+    pub(super) fn knowledge(&self) -> Knowledge {
+        match (self.has_session(), self.unconfirmed.load(Ordering::Relaxed)) {
+            (false, _) => Knowledge::None,
+            (true, true) => Knowledge::Unconfirmed,
+            (true, false) => Knowledge::Confirmed,
+        }
     }
 
     /// Notes the revision that the answer to `initialize` names.
@@ -123,7 +137,12 @@ impl Talk {
                 Ok(answer) if has_no_room(answer.status()) => {
                     format!("it answered {}", answer.status().as_u16())
                 }
-                Ok(answer) => return Ok(answer),
+                Ok(answer) => {
+                    if answer.status().is_success() {
+                        self.unconfirmed.store(false, Ordering::Relaxed);
+                    }
+                    return Ok(answer);
+                }
                 Err(NoAnswer::Broken) => return Err(Undelivered::Broken),
                 Err(why @ NoAnswer::NoConnection) => why.to_string(),
             };
