@@ -91,9 +91,9 @@ async fn answer(
     let message: Value = serde_json::from_slice(&body).unwrap_or_default();
     let session = headers.get("mcp-session-id").and_then(|id| id.to_str().ok()).unwrap_or_default();
     match (method.as_str(), message["method"].as_str()) {
-        ("POST", Some("initialize")) => return initialize(&known, &message),
+        ("POST", Some("initialize")) => initialize(&known, &message),
         _ if !known.lock().sessions.contains_key(session) => {
-            return (StatusCode::NOT_FOUND, "Session not found").into_response();
+            (StatusCode::NOT_FOUND, "Session not found").into_response()
         }
         ("DELETE", _) => {
             known.lock().sessions.remove(session);
