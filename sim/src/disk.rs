@@ -19,7 +19,9 @@ use crate::random::Random;
 
 /// Small bounds, so that eviction is an everyday thing.
 pub(crate) const BOUNDS: LogBounds =
-    LogBounds { events: 12, bytes: 600, retention: Duration::from_secs(30) };
+    LogBounds { events: 12, bytes: 600, retention: HALF_A_MINUTE, result_retention: HALF_A_MINUTE };
+
+const HALF_A_MINUTE: Duration = Duration::from_secs(30);
 
 /// A write that a server process has asked for.
 #[derive(Debug)]

@@ -238,8 +238,13 @@ impl Claims {
 }
 
 impl Shared {
-    /// Tells the hook, if there is one, what has happened.
+    /// Counts what has happened and tells the hook, if there is one. Of a session that is over no client
+    /// fetches anything any more.
     pub(crate) fn happened(&self, what: Lifecycle, session: &Record) {
+        self.metrics.changed(what);
+        if !session.is_active() {
+            self.hubs.forget_answers(session.id());
+        }
         if let Some(hook) = &self.hook {
             hook.happened(what, session);
         }

@@ -16,6 +16,7 @@ use rejoin_core::codes::Reason;
 use rejoin_store::{Distribution, Measurements};
 
 use crate::agents::AgentCounts;
+use crate::hook::Lifecycle;
 
 /// How an attempt to come back ended.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -36,6 +37,12 @@ struct InState {
     state: &'static str,
 }
 
+/// A step in a session's life.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Change {
+    change: &'static str,
+}
+
 /// Seconds, from a blink to a day away.
 const AWAY: [f64; 12] =
     [0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1_800.0, 7_200.0, 86_400.0];
@@ -54,6 +61,7 @@ pub(crate) struct Metrics {
     lost: Histogram,
     lost_events: Counter,
     sessions: Family<InState, Gauge>,
+    changes: Family<Change, Counter>,
     /// Clients attached at this moment.
     pub(crate) attached: Gauge,
     /// WebSocket connections open at this moment, attached or not.
@@ -79,6 +87,7 @@ impl Metrics {
             lost: Histogram::new(EVENTS),
             lost_events: Counter::default(),
             sessions: Family::default(),
+            changes: Family::default(),
             attached: Gauge::default(),
             connections: Gauge::default(),
             working: Gauge::default(),
@@ -124,6 +133,11 @@ impl Metrics {
             self.lost_events.clone(),
         );
         registry.register("sessions", "Sessions that go on, by state", self.sessions.clone());
+        registry.register(
+            "session_changes",
+            "Steps in the lives of sessions: made, attached, parked, ended",
+            self.changes.clone(),
+        );
         registry.register("connections", "WebSocket connections", self.connections.clone());
         registry.register("sessions_working", "Sessions with work under way", self.working.clone());
         registry.register("sessions_expired", "Sessions whose time ran out", self.expired.clone());
@@ -145,6 +159,20 @@ impl Metrics {
         if reason == Reason::Reconnected {
             self.successes.get_or_create(&Over { transport }).inc();
         }
+    }
+
+    /// A session has taken a step in its life.
+    pub(crate) fn changed(&self, what: Lifecycle) {
+        self.count_change(what.as_str());
+    }
+
+    /// A session's last client has gone.
+    pub(crate) fn parked(&self) {
+        self.count_change("parked");
+    }
+
+    fn count_change(&self, change: &'static str) {
+        self.changes.get_or_create(&Change { change }).inc();
     }
 
     /// A client is back after a while, and is replayed so much.
@@ -267,6 +295,8 @@ mod tests {
         metrics.attempted("http", Reason::TokenExpired);
         metrics.returned(Some(Duration::from_secs(3)), 12, 1);
         metrics.attached.set(2);
+        metrics.changed(Lifecycle::Created);
+        metrics.parked();
         let store = Measurements::default();
         store.committed(Duration::from_millis(3), 7);
         let text = metrics.encode(5, &AgentCounts::default(), Some(&store));
@@ -277,6 +307,8 @@ mod tests {
             "rejoin_reconnect_away_seconds_count 1",
             "rejoin_reconnect_replayed_events_sum 12.0",
             "rejoin_events_lost_total 1",
+            r#"rejoin_session_changes_total{change="created"} 1"#,
+            r#"rejoin_session_changes_total{change="parked"} 1"#,
             r#"rejoin_store_commit_seconds_bucket{le="0.002"} 0"#,
             r#"rejoin_store_commit_seconds_bucket{le="0.005"} 1"#,
             "rejoin_store_commit_requests_count 1",

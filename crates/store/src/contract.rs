@@ -124,6 +124,16 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         limit: PageLimit,
     ) -> Result<Option<Page>, Unavailable>;
 
+    /// The results after `after` that are kept from before `record.oldest`, as many as fit: where a log is
+    /// over its bounds, what only passes by goes first. They may move here between two calls, so whoever
+    /// reads on with [`Store::read`] and finds an older event gone looks here again.
+    async fn read_kept(
+        &self,
+        id: &SessionId,
+        after: Seq,
+        limit: PageLimit,
+    ) -> Result<Vec<StoredEvent>, Unavailable>;
+
     /// The entries of the in log after `after` that no state covers, at most `limit`.
     async fn entries(
         &self,

@@ -248,7 +248,7 @@ impl Store for MemoryStore {
             let mut events: Vec<StoredEvent> = Vec::new();
             let mut bytes = 0;
             for (seq, held) in session.out.after(after).take(limit.events.max(1)) {
-                bytes += held.size as usize;
+                bytes += held.weight.bytes();
                 if bytes > limit.bytes && !events.is_empty() {
                     break;
                 }
@@ -256,6 +256,26 @@ impl Store for MemoryStore {
             }
             Page { events, record: session.record() }
         })
+    }
+
+    async fn read_kept(
+        &self,
+        id: &SessionId,
+        after: Seq,
+        limit: PageLimit,
+    ) -> Result<Vec<StoredEvent>, Unavailable> {
+        let kept = self.view(id, |session| {
+            let (mut events, mut bytes) = (Vec::new(), 0);
+            for (seq, held) in session.out.kept_after(after).take(limit.events.max(1)) {
+                bytes += held.weight.bytes();
+                if bytes > limit.bytes && !events.is_empty() {
+                    break;
+                }
+                events.push(StoredEvent { seq, at: held.at, body: Arc::clone(&held.body) });
+            }
+            events
+        })?;
+        Ok(kept.unwrap_or_default())
     }
 
     async fn entries(
@@ -372,7 +392,8 @@ impl Store for MemoryStore {
             return Ok(again);
         }
         for session in inner.sessions.values_mut() {
-            if session.out.has_outlived(&self.bounds, session.settled(), now) {
+            let (bounds, settled) = (session.bounds(&self.bounds), session.grows_old());
+            if session.out.has_outlived(&bounds, settled, now) {
                 let had = held(session);
                 session.settle(&self.bounds, now);
                 self.measurements.holds(had, held(session));

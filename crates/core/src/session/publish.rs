@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use super::{Output, Session, Ticket};
 use crate::lifetime::Verdict;
 use crate::limits;
-use crate::log::MessageDigest;
+use crate::log::{MessageDigest, Weight};
 use crate::page::Body;
 use crate::position::{Generation, InSeq, Seq, Term};
 use crate::state::{Append, AppendRefused, Appended, NewEvent, NewSnapshot};
@@ -17,6 +17,8 @@ use crate::time::Timestamp;
 pub struct Publication {
     /// Events, in order; may be none.
     pub events: Vec<Body>,
+    /// Whether they are results: where the log is over its bounds these go last.
+    pub results: bool,
     /// The agent's state after them.
     pub state: Option<Body>,
     /// Entries up to this one are dealt with.
@@ -284,7 +286,8 @@ impl Session {
             let begin = first.plus(append.events.len() as u64);
             bytes += publication.events.iter().map(|body| body.len()).sum::<usize>();
             let events = publication.events.into_iter();
-            append.events.extend(events.map(|body| NewEvent { size: size(&body), body }));
+            let weigh = if publication.results { Weight::result } else { Weight::passing };
+            append.events.extend(events.map(|body| NewEvent { weight: weigh(body.len()), body }));
             append.snapshot = publication.state.map(|body| NewSnapshot { size: size(&body), body });
             append.covers = append.covers.max(publication.in_seq);
             append.named |= ticket.is_some() && publication.in_seq.is_some();

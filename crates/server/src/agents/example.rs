@@ -160,7 +160,10 @@ impl Worker {
         debug_assert!(spoken.is_ok(), "our own events are in order");
         let Ok(Spoken { event, .. }) = spoken else { return false };
         let (events, state) = (event.into_iter().collect(), Some(self.state.to_body()));
-        self.seat.publish(Publication { events, state, in_seq: covers, key: None }).await.is_ok()
+        self.seat
+            .publish(Publication { events, state, in_seq: covers, ..Publication::default() })
+            .await
+            .is_ok()
     }
 }
 

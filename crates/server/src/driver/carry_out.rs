@@ -111,6 +111,7 @@ impl Driver {
                 Err(Failure::Refused(_) | Failure::NotFound) => return Done::Nothing,
                 Err(Failure::Unavailable(unavailable)) => return Done::Failed(unavailable),
             }
+            shared.metrics.parked();
             shared.deadline_set(detach.now + detach.keep_for);
             match (&shared.hook, then) {
                 (Some(_), _) => {

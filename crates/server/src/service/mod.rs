@@ -38,6 +38,7 @@ use tokio::time::timeout;
 
 pub use denial::{Denial, StateProblem, TokenProblem};
 pub use export::Exported;
+pub(crate) use reconnect::id_or_impossible;
 pub use reconnect::{Admission, Issued, Joined, Renewal};
 pub use restore::{RestoreRequest, Restored};
 pub use speak::{Health, Observed, Place};

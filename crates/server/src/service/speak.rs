@@ -210,8 +210,9 @@ fn without_state(gap: Gap) -> Gap {
     }
 }
 
-/// Messages and events are for agents; an MCP session has its own way in.
-fn agents_only(record: &Record) -> Result<(), Denial> {
+/// Messages, events and states are for agents and their clients; an MCP session has its own way in, and its
+/// state is the gateway's.
+pub(super) fn agents_only(record: &Record) -> Result<(), Denial> {
     match record.about.kind {
         Kind::Agent => Ok(()),
         Kind::Mcp => Err(Denial::NotFound),

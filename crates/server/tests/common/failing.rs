@@ -15,7 +15,7 @@ use rejoin::core::{InSeq, Principal, Seq, SessionId, Term, Timestamp};
 use rejoin::store::audit::{AuditPage, AuditQuery, AuditRecord};
 use rejoin::store::{
     Body, CreateRefused, Due, Failure, MemoryStore, Page, PageLimit, Query, Store, StoredEntry,
-    StoredSnapshot, Unavailable,
+    StoredEvent, StoredSnapshot, Unavailable,
 };
 use tokio::sync::Semaphore;
 
@@ -179,6 +179,15 @@ impl Store for FailingStore {
     ) -> Result<Vec<StoredEntry>, Unavailable> {
         self.works()?;
         self.inner.entries(id, after, limit).await
+    }
+    async fn read_kept(
+        &self,
+        id: &SessionId,
+        after: Seq,
+        limit: PageLimit,
+    ) -> Result<Vec<StoredEvent>, Unavailable> {
+        self.works()?;
+        self.inner.read_kept(id, after, limit).await
     }
     async fn snapshot(&self, id: &SessionId) -> Result<Option<StoredSnapshot>, Unavailable> {
         self.works()?;

@@ -305,11 +305,11 @@ fn foretell(
 
 /// Writes an event down at the end of the out log.
 fn write_event(session: &mut Session, event: NewEvent<Body>, at: Timestamp, batch: &mut Batch) {
-    let NewEvent { size, body } = event;
+    let NewEvent { weight, body } = event;
     let (key, seq) = (session.key, session.state.out.head().next());
-    let place = batch.records.put(&Head::Event { key, seq, at, size }, &body);
-    session.state.out.push(Held { at, size, body: Piece::hot(&batch.row, place, body) });
-    session.hide_event(size);
+    let place = batch.records.put(&Head::Event { key, seq, at, weight }, &body);
+    session.state.out.push(Held { at, weight, body: Piece::hot(&batch.row, place, body) });
+    session.hide_event(weight.bytes());
 }
 
 /// Writes down what came with the events.

@@ -82,7 +82,7 @@ use self::slot::{Session, Touches, Trace};
 use crate::audit::{AuditPage, AuditQuery, AuditRecord};
 use crate::contract::{
     Body, CreateRefused, Due, Failure, Page, PageLimit, Parked, Query, Store, StoredEntry,
-    StoredSnapshot, Unavailable,
+    StoredEvent, StoredSnapshot, Unavailable,
 };
 use crate::measure::Measurements;
 use crate::relief;
@@ -346,6 +346,18 @@ impl Store for EmbeddedStore {
         match self.view(id, |session| read::page(session, after, limit))? {
             Some(page) => self.fetch(page).await.map(Some),
             None => Ok(None),
+        }
+    }
+
+    async fn read_kept(
+        &self,
+        id: &SessionId,
+        after: Seq,
+        limit: PageLimit,
+    ) -> Result<Vec<StoredEvent>, Unavailable> {
+        match self.view(id, |session| read::kept(session, after, limit))? {
+            Some(events) => self.fetch(events).await,
+            None => Ok(Vec::new()),
         }
     }
 

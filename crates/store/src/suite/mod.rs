@@ -43,6 +43,7 @@ mod listing;
 mod read;
 mod reopen;
 mod restore;
+mod results;
 mod tokens;
 mod world;
 
@@ -50,7 +51,9 @@ pub use world::World;
 
 /// The bounds of the out logs of a store under test.
 pub const BOUNDS: LogBounds =
-    LogBounds { events: 8, bytes: 4 * 1024, retention: Duration::from_secs(60) };
+    LogBounds { events: 8, bytes: 4 * 1024, retention: MINUTE, result_retention: MINUTE };
+
+const MINUTE: Duration = Duration::from_secs(60);
 
 /// How many audit records a store under test keeps.
 pub const AUDIT_MAX: usize = 8;
@@ -170,6 +173,12 @@ suite! {
             events_that_nobody_acked_or_covered_do_not_grow_old,
             numbering_goes_on_when_every_event_is_gone,
             bodies_come_back_as_they_were_given,
+        }
+        results {
+            a_result_outlives_what_passes_by,
+            kept_results_count_against_the_bounds_and_are_counted_as_held,
+            a_page_of_results_ends_at_its_limits,
+            events_of_an_mcp_session_grow_old_though_nobody_acks_them,
         }
         client {
             attaching_raises_the_generation_by_one,
@@ -303,6 +312,7 @@ suite! {
         reopen {
             acknowledged_events_are_there_and_are_numbered_on_from,
             what_was_acknowledged_before_the_work_was_cut_off_is_there,
+            kept_results_are_there_after_a_crash,
             what_was_evicted_leaves_no_hole,
             acks_may_be_lost_but_not_the_events_behind_them,
             closing_keeps_acks,

@@ -134,7 +134,7 @@ fn event() -> Value {
             "event": {
                 "description": "Any name but the server's own.",
                 "type": "string",
-                "pattern": r"^(?!system\.|session\.)[!#-\[\]-~]{1,128}$",
+                "pattern": r"^(?!system\.|session\.|user\.)[!#-\[\]-~]{1,128}$",
                 "not": { "enum": crate::event::RESERVED },
             },
             "content": {},
