@@ -20,6 +20,7 @@ mod named;
 mod rate;
 mod reconnect;
 mod restore;
+mod sealed;
 mod speak;
 mod state;
 mod streams;
