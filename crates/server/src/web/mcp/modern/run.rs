@@ -7,6 +7,7 @@ use axum::http::StatusCode;
 use rejoin_core::Timestamp;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
 use tokio::time::{Instant, timeout};
 
 use super::asked::{Asked, invalid};
@@ -41,6 +42,8 @@ pub(super) struct Run {
     call: Attended,
     reader: Reader,
     questions: Questions,
+    /// Capabilities that the server wanted of the client, and that it has not declared.
+    missing: Map<String, Value>,
     /// When what the server has asked so far is told.
     tell_questions: Option<Instant>,
     /// When the call becomes a task.
@@ -93,6 +96,7 @@ impl Run {
             call,
             reader,
             questions: Questions::after(answered),
+            missing: Map::new(),
             tell_questions: None,
             task_at,
         })
@@ -190,11 +194,11 @@ impl Run {
             self.questions.add(question);
             return None;
         }
-        let _ = question.decline(sessions, &session, &nobody_to_ask()).await;
-        let needed = question.needs().filter(|_| !question.is_idle())?;
-        self.call.abandon("its client lacks a capability");
-        let required = serde_json::json!({ needed: {} });
-        Some(Step::Done(self.failed(&missing_capability(required))))
+        self.call.upstream().begun.note_answered(&question.id);
+        let _ = question.decline(sessions, &session, &nobody_to_ask()).await; // or it is over
+        let needed = question.needs().filter(|_| !question.is_idle());
+        self.missing.extend(needed.map(|needed| (needed.to_owned(), json!({}))));
+        None
     }
 
     /// The client is told what the server asks, and is to come again with the answers.
@@ -240,11 +244,26 @@ impl Run {
         let Some(message) = message else {
             return self.fail(INTERNAL, "the request was cancelled");
         };
+        if self.is_missing_something(message) {
+            let required = Value::Object(std::mem::take(&mut self.missing));
+            return Step::Done(self.failed(&missing_capability(required)));
+        }
         if let Some(error) = message.error() {
             return Step::Done(self.refused(message, error));
         }
         let result = message.result().map_or("{}", RawValue::get);
         Step::Done(self.answered(result))
+    }
+
+    /// Whether the call failed after the server had asked what its client can't answer.
+    fn is_missing_something(&self, answer: &Message) -> bool {
+        #[derive(Default, Deserialize)]
+        #[serde(default, rename_all = "camelCase")]
+        struct Outcome {
+            is_error: bool,
+        }
+        let failed = answer.error().is_some() || read::<Outcome>(answer.result()).is_error;
+        failed && !self.missing.is_empty()
     }
 
     /// An error of the server behind, or of the gateway.
@@ -329,7 +348,7 @@ async fn begun(
 
 /// What a client wants to be told of is left to it with each request: the server is to tell everything.
 async fn log_everything(front: &Front, upstream: &Upstream) {
-    let params = serde_json::value::to_raw_value(&serde_json::json!({ "level": "debug" }));
+    let params = serde_json::value::to_raw_value(&json!({ "level": "debug" }));
     let text =
         request(&RequestId::text("rejoin-level"), "logging/setLevel", params.ok().as_deref());
     let _ = tell(front.service.sessions(), upstream.record.id(), &text).await; // or it logs less
