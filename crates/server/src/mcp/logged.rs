@@ -55,6 +55,11 @@ impl StreamName {
         Self(format!("t{}", self.0.get(1..).unwrap_or_default()).into())
     }
 
+    /// Whether it is said on it that a call became a task.
+    pub(crate) fn is_task(&self) -> bool {
+        self.0.starts_with('t')
+    }
+
     /// Whether it carries nothing but answers.
     pub(crate) fn is_answer_only(&self) -> bool {
         self.0.starts_with('a')

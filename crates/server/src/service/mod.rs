@@ -169,6 +169,11 @@ impl Service {
         self.inner.sessions.clock().now()
     }
 
+    /// Since when it has been running.
+    pub(crate) fn began(&self) -> Timestamp {
+        self.inner.started
+    }
+
     /// How long it has been running.
     pub fn uptime(&self) -> Duration {
         self.now().since(self.inner.started)

@@ -156,6 +156,13 @@ pub(super) fn names_a_revision(body: &[u8]) -> bool {
     body.params.meta.get(meta::VERSION).is_some()
 }
 
+/// What tells a request that the server behind was given apart from others, as [`Asked::call_digest`].
+pub(super) fn digest_of(request: &Message) -> Digest {
+    let mut params: Members = read(request.params());
+    params.take("_meta");
+    params.digest(request.method().unwrap_or_default())
+}
+
 /// Answers must be objects, one for each question.
 fn responses(raw: &RawValue) -> Result<BTreeMap<String, Box<RawValue>>, McpFailure> {
     let wrong = || invalid("`inputResponses` must be an object of objects");

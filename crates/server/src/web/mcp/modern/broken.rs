@@ -59,7 +59,7 @@ impl Broken {
         lock(&self.asking).remove(stream);
     }
 
-    fn keep(&self, key: &CallKey, waiting: Waiting) -> Option<u64> {
+    pub(super) fn keep(&self, key: &CallKey, waiting: Waiting) -> Option<u64> {
         let mut calls = lock(&self.calls);
         if calls.len() >= MOST_WAITING {
             return None;
@@ -70,7 +70,7 @@ impl Broken {
     }
 
     /// The time of a broken call is over, unless somebody took it.
-    fn is_over(&self, key: &CallKey, number: u64) -> bool {
+    pub(super) fn is_over(&self, key: &CallKey, number: u64) -> bool {
         let mut calls = lock(&self.calls);
         let Some(waiting) = calls.get_mut(key) else { return false };
         let before = waiting.len();
@@ -179,7 +179,7 @@ async fn give_up_asking(front: Arc<Front>, waiting: Waiting, number: u64) {
 }
 
 /// Waits, unless the server goes down before.
-async fn has_passed(front: &Front, wait: Duration) -> bool {
+pub(super) async fn has_passed(front: &Front, wait: Duration) -> bool {
     let mut phase = front.service.phase();
     let closing = phase.wait_for(|phase| *phase == Phase::Closing);
     tokio::time::timeout(wait, closing).await.is_err()

@@ -11,12 +11,13 @@
 //! | `execution.rs`, `reader.rs` | a call in the logs, and what is said of it there |
 //! | `run.rs` | a call under way: what its client is to be told next |
 //! | `respond.rs` | that as an HTTP answer |
-//! | `broken.rs` | calls whose stream broke, until they are re-issued or cancelled |
+//! | `broken.rs`, `adopted.rs` | calls whose stream broke, until they are re-issued or cancelled; those that broke with the process before |
 //! | `questions.rs`, `state.rs` | what the server asks meanwhile (MRTR), and the seal over where a call stood |
 //! | `tasks.rs` | calls that became tasks |
 //! | `listen.rs` | subscriptions |
 //! | `shape.rs` | what the revision demands of an older server's results |
 
+mod adopted;
 mod asked;
 mod broken;
 mod execution;

@@ -19,7 +19,7 @@ use super::reader::{Heard, Reader, Said};
 use super::state::{Place, Purpose, call_name};
 use super::upstream::{Upstream, owner};
 use super::wire::{INTERNAL, RESOURCE_NOT_FOUND, meta};
-use super::{shape, tasks};
+use super::{adopted, shape, tasks};
 use crate::mcp::message::{
     Kind, Message, RequestId, RpcError, code, error_response, read, request, splice,
 };
@@ -81,7 +81,7 @@ impl Run {
         let (waiting, answered) = match (&asked.state, broken) {
             (Some(state), _) => gone_on(visitor, front, &asked, state).await?,
             (None, Some(waiting)) => (waiting, Vec::new()),
-            (None, None) => (begun(visitor, front, &asked).await?, Vec::new()),
+            (None, None) => (begun(visitor, front, &asked, &key).await?, Vec::new()),
         };
         front.modern.broken.has_come(&waiting.execution.stream);
         let from = waiting.execution.from;
@@ -331,9 +331,15 @@ async fn begun(
     visitor: &Visitor,
     front: &Arc<Front>,
     asked: &Asked,
+    key: &CallKey,
 ) -> Result<Waiting, McpFailure> {
     let upstream = Upstream::of(visitor, front, asked).await?;
     let sessions = front.service.sessions();
+    let adopting = || adopted::look_for(front, &upstream, &key.owner);
+    upstream.begun.adopted.get_or_init(adopting).await;
+    if let Some(waiting) = front.modern.broken.take(key) {
+        return Ok(waiting);
+    }
     if asked.log_level.is_some() && upstream.server.capabilities.contains_key("logging") {
         upstream.begun.logs.get_or_init(|| log_everything(front, &upstream)).await;
     }

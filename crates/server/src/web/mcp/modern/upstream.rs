@@ -38,6 +38,8 @@ pub(super) struct Begun {
     answered: Mutex<HashSet<String>>,
     /// How many listen to each resource.
     pub(super) listened: tokio::sync::Mutex<HashMap<String, usize>>,
+    /// Whether calls were looked for that broke when the process before this one ended.
+    pub(super) adopted: tokio::sync::OnceCell<()>,
     /// Whether the server was told to log everything.
     pub(super) logs: tokio::sync::OnceCell<()>,
 }
