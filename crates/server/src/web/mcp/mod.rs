@@ -95,6 +95,7 @@ async fn delete(
     State(front): State<Arc<Front>>,
     headers: HeaderMap,
 ) -> Result<StatusCode, McpFailure> {
+    modern::check_has_sessions(&headers)?;
     let record = client.session(&front, &headers).await?;
     front.service.end(&client.visitor, record.id()).await?;
     Ok(StatusCode::NO_CONTENT)

@@ -47,7 +47,7 @@ use self::run::Run;
 use super::PROTOCOL_VERSION;
 use super::request::{Accepts, Client};
 use crate::mcp::REVISIONS;
-use crate::mcp::message::{Kind, Message, code};
+use crate::mcp::message::{Kind, Message, RpcError, code};
 use crate::web::Front;
 use crate::web::mcp::McpFailure;
 
@@ -96,6 +96,17 @@ pub(super) fn is_modern(headers: &HeaderMap, body: &[u8]) -> bool {
         }
         Some(_) | None => asked::names_a_revision(body),
     }
+}
+
+/// A GET or DELETE of this revision, which has neither.
+pub(super) fn check_has_sessions(headers: &HeaderMap) -> Result<(), McpFailure> {
+    let named = headers.get(PROTOCOL_VERSION).and_then(|value| value.to_str().ok());
+    if named != Some(wire::REVISION) {
+        return Ok(());
+    }
+    let error =
+        RpcError::new(code::METHOD_NOT_FOUND, "this revision has no streams and no sessions");
+    Err(McpFailure::new(StatusCode::METHOD_NOT_ALLOWED, error))
 }
 
 /// A POST of this revision.

@@ -4,10 +4,10 @@
 use std::convert::Infallible;
 
 use axum::body::{Body, Bytes};
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderName, StatusCode};
 use axum::response::{IntoResponse as _, Response};
-use futures_util::stream::unfold;
+use futures_util::stream::{once, unfold};
 
 use super::failure::denied;
 use super::run::{Answer, Run, Step};
@@ -61,11 +61,16 @@ struct Writing {
     more: bool,
 }
 
-/// JSON in one piece. Only who asks for more after it has taken it.
+/// JSON in one piece, whose length is known before. It counts as written when the connection takes it.
 fn json(run: Run, status: StatusCode, text: String) -> Response {
-    let writing = Writing { run, begun: Some(text), more: false };
-    let body = Body::from_stream(unfold(writing, Writing::next));
-    (status, [(CONTENT_TYPE, "application/json")], body).into_response()
+    let length = text.len().to_string();
+    let body = Body::from_stream(once(async move {
+        let mut run = run;
+        run.finish();
+        Ok::<_, Infallible>(Bytes::from(text))
+    }));
+    let head = [(CONTENT_TYPE, "application/json"), (CONTENT_LENGTH, &length)];
+    (status, head, body).into_response()
 }
 
 fn stream(run: Run, begun: String, more: bool) -> Response {
@@ -79,7 +84,7 @@ impl Writing {
             return Some((Ok(begun.into()), self));
         }
         if !self.more {
-            self.run.finish();
+            self.run.finish(); // who asks for more has taken the answer
             return None;
         }
         let text = match self.run.step().await {

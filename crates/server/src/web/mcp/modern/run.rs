@@ -20,6 +20,7 @@ use super::state::{Place, Purpose, call_name};
 use super::upstream::{Upstream, owner};
 use super::wire::{INTERNAL, RESOURCE_NOT_FOUND, meta};
 use super::{adopted, shape, tasks};
+use crate::mcp::logged::StreamName;
 use crate::mcp::message::{
     Kind, Message, RequestId, RpcError, code, error_response, read, request, splice,
 };
@@ -159,10 +160,14 @@ impl Run {
         if said.answers == Some(*in_seq) {
             return Some(self.on_answer(said.message.as_ref()));
         }
-        if said.stream != *stream {
+        let ours = said.stream == *stream;
+        let message = said.message?;
+        if said.stream == StreamName::general() {
+            self.decline_idle(Question::read(&message, said.seq)?).await;
+        }
+        if !ours {
             return None;
         }
-        let message = said.message?;
         match message.kind() {
             Kind::Request { .. } => self.on_question(Question::read(&message, said.seq)?).await,
             Kind::Notification { method } => match &**method {
@@ -199,6 +204,15 @@ impl Run {
         let needed = question.needs().filter(|_| !question.is_idle());
         self.missing.extend(needed.map(|needed| (needed.to_owned(), json!({}))));
         None
+    }
+
+    /// The server asks something outside of any call: there is nobody to tell.
+    async fn decline_idle(&self, question: Question) {
+        let Execution { session, .. } = self.call.execution();
+        if self.call.upstream().begun.note_answered(&question.id) {
+            let sessions = self.front.service.sessions();
+            let _ = question.decline(sessions, session, &nobody_to_ask()).await; // or it is over
+        }
     }
 
     /// The client is told what the server asks, and is to come again with the answers.

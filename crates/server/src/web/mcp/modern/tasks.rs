@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::asked::{Asked, invalid, object};
 use super::execution::Execution;
 use super::failure::{denied, missing_capability, status_of};
-use super::questions::Question;
+use super::questions::{Question, nobody_to_ask};
 use super::reader::Reader;
 use super::respond::json_answer;
 use super::run::written;
@@ -63,9 +63,30 @@ pub(super) async fn get(
     let (place, record) = found(visitor, front, asked).await?;
     let id = asked.text("taskId").unwrap_or_default();
     let task = looked_up(front, &place, &record).await.ok_or_else(not_found)?;
-    let Looked { status, updated, message } = task;
+    let Looked { mut status, updated, message } = task;
+    if let Status::InputRequired(questions) = status {
+        status = answerable(front, &record, asked, questions).await;
+    }
     let task = Task { id: &id, created: place.at, updated, status, message };
     Ok(json_answer(&asked.id, &task.to_json(front, Some("complete"))))
+}
+
+/// What the client can answer of this; the rest is declined.
+async fn answerable(
+    front: &Arc<Front>,
+    record: &Record,
+    asked: &Asked,
+    mut questions: Vec<Question>,
+) -> Status {
+    let can = |question: &mut Question| question.needs().is_some_and(|need| asked.declares(need));
+    let begun = front.modern.begun(record.id());
+    for question in questions.extract_if(.., |question| !can(question)) {
+        if begun.note_answered(&question.id) {
+            let sessions = front.service.sessions();
+            let _ = question.decline(sessions, record.id(), &nobody_to_ask()).await; // or it is over
+        }
+    }
+    if questions.is_empty() { Status::Working } else { Status::InputRequired(questions) }
 }
 
 /// `tasks/update`: answers to what the server has asked.

@@ -1,6 +1,6 @@
 //! The upstream session of a stateless client: found by who the client is, made when it is first needed.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rejoin_core::SessionId;
@@ -34,8 +34,8 @@ pub(crate) struct Modern {
 pub(super) struct Begun {
     /// What its server says of itself. Held while that is found out, so that it is asked once.
     server: tokio::sync::Mutex<Option<(Record, Arc<Server>)>>,
-    /// Questions that were answered here.
-    answered: Mutex<HashSet<String>>,
+    /// Questions that were answered here, the latest last.
+    answered: Mutex<VecDeque<String>>,
     /// How many listen to each resource.
     pub(super) listened: tokio::sync::Mutex<HashMap<String, usize>>,
     /// Whether calls were looked for that broke when the process before this one ended.
@@ -54,6 +54,9 @@ pub(super) struct Upstream {
     pub(super) alone: bool,
 }
 
+/// How many answered questions of a session are remembered.
+const MOST_ANSWERED: usize = 256;
+
 /// How many sessions are remembered before those that nobody uses are forgotten.
 const REMEMBERED: usize = 1024;
 
@@ -69,14 +72,22 @@ impl Modern {
 }
 
 impl Begun {
-    /// Notes that a question was answered.
-    pub(super) fn note_answered(&self, question: &str) {
-        lock(&self.answered).insert(question.to_owned());
+    /// Notes that a question was answered; says whether that is new.
+    pub(super) fn note_answered(&self, question: &str) -> bool {
+        let mut answered = lock(&self.answered);
+        let new = !answered.iter().any(|known| known == question);
+        if new {
+            answered.push_back(question.to_owned());
+        }
+        if answered.len() > MOST_ANSWERED {
+            answered.pop_front();
+        }
+        new
     }
 
     /// Whether a question was answered in this process.
     pub(super) fn was_answered(&self, question: &str) -> bool {
-        lock(&self.answered).contains(question)
+        lock(&self.answered).iter().any(|known| known == question)
     }
 }
 
