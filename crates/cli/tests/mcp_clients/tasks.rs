@@ -52,6 +52,23 @@ async fn a_task_asks_its_client_and_goes_on_with_the_answer() {
 }
 
 #[tokio::test]
+async fn an_answer_reaches_a_call_that_runs_again_after_the_gateway_was_killed() {
+    let mut rig = Rig::start(Kind::Stateless, Behind::Stdio).await;
+    let mut params = json!({ "name": "ask_readonly", "arguments": { "key": "again" } });
+    let required = request(&mut rig.client, "tools/call", params.clone()).await["result"].take();
+    assert_eq!(required["resultType"], "input_required", "{required}");
+    rig.kill_and_restart_gateway().await;
+    let mut client = rig.another("rejoin-test-client", Kind::Stateless).await;
+    let key = required["inputRequests"].as_object().unwrap().keys().next().unwrap();
+    let answer = json!({ "action": "accept", "content": { "answer": "still yes" } });
+    params["inputResponses"] = json!({ key: answer });
+    params["requestState"] = required["requestState"].clone();
+    let done = request(&mut client, "tools/call", params).await;
+    assert_eq!(done["result"]["content"][0]["text"], "accept: still yes", "{done}");
+    assert_eq!(rig.runs.started("ask_readonly", "again"), 2, "it only reads, so it ran again");
+}
+
+#[tokio::test]
 async fn a_task_is_cancelled_and_is_nobody_elses() {
     let mut rig = Rig::start_with(&[TASK_AFTER], Kind::Stateless, Behind::Stdio).await;
     let id = begin(&mut rig.client, "slow", "long", 60_000).await;

@@ -76,6 +76,9 @@ impl Asked {
         let capabilities = capabilities.and_then(|raw| serde_json::from_str(raw.get()).ok());
         let capabilities = capabilities
             .ok_or_else(|| invalid(&format!("`_meta` has no {}", meta::CAPABILITIES)))?;
+        if method == "tools/call" {
+            params.take("task"); // it means something to an older server, and nothing in this revision
+        }
         let digest = params.digest(method);
         let responses = match params.take("inputResponses") {
             Some(raw) => responses(&raw)?,

@@ -25,7 +25,7 @@ pub(super) struct Server {
     pub(super) capabilities: Map<String, Value>,
     /// Its name and version.
     pub(super) info: Option<Box<RawValue>>,
-    instructions: Option<String>,
+    pub(super) instructions: Option<String>,
 }
 
 impl Server {
