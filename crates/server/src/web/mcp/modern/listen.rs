@@ -48,6 +48,7 @@ struct Kinds {
 /// Somebody who listens.
 struct Listening {
     front: Arc<Front>,
+    visitor: Visitor,
     id: RequestId,
     reader: Reader,
     kinds: Kinds,
@@ -76,6 +77,7 @@ pub(super) async fn listen(
     let acknowledged = tagged(&acknowledged, &asked.id);
     let listening = Listening {
         front: Arc::clone(front),
+        visitor: visitor.clone(),
         id: asked.id,
         reader,
         kinds,
@@ -95,7 +97,10 @@ impl Listening {
             return None;
         }
         let text = loop {
-            match timeout(self.front.settings.sse_keep_alive, self.reader.next()).await {
+            let keep_alive = self.front.settings.sse_keep_alive;
+            // It ends with the credential it came with.
+            let patience = self.visitor.patience(keep_alive, self.front.service.now())?;
+            match timeout(patience, self.reader.next()).await {
                 Ok(Heard::Said(said)) => {
                     let message = said.message.filter(|message| self.kinds.have(message));
                     if let Some(message) = message {

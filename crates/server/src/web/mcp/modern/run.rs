@@ -31,6 +31,9 @@ use crate::web::mcp::McpFailure;
 /// Questions that a server asks at once are told at once: how long more of them are waited for.
 const MORE_QUESTIONS: Duration = Duration::from_millis(40);
 
+/// The requests that may end with a question.
+const MAY_ASK: [&str; 3] = ["tools/call", "prompts/get", "resources/read"];
+
 /// The levels of log messages, the least severe first.
 const LEVELS: [&str; 8] =
     ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
@@ -116,6 +119,9 @@ impl Run {
     /// What to tell next. Nothing is lost if it is dropped while it waits.
     pub(super) async fn step(&mut self) -> Step {
         loop {
+            if let Some(step) = self.on_due().await {
+                return step;
+            }
             let heard = timeout(self.patience(), self.reader.next()).await;
             let step = match heard {
                 Ok(Heard::Said(said)) => self.on_said(said).await,
@@ -131,26 +137,40 @@ impl Run {
         }
     }
 
-    fn patience(&self) -> Duration {
-        let keep_alive = self.front.settings.sse_keep_alive;
-        let until = [self.tell_questions, self.task_at].into_iter().flatten().min();
-        until.map_or(keep_alive, |at| at.saturating_duration_since(Instant::now()).min(keep_alive))
+    /// When there is something to do whether or not anything is said.
+    fn due(&self) -> Option<Instant> {
+        [self.tell_questions, self.task_at].into_iter().flatten().min()
     }
 
-    async fn on_quiet(&mut self) -> Option<Step> {
+    fn patience(&self) -> Duration {
+        let keep_alive = self.front.settings.sse_keep_alive;
+        let patience = self.visitor.patience(keep_alive, self.front.service.now());
+        let left = |at: Instant| at.saturating_duration_since(Instant::now());
+        patience.unwrap_or_default().min(self.due().map_or(keep_alive, left))
+    }
+
+    async fn on_due(&mut self) -> Option<Step> {
         let now = Instant::now();
-        if self.visitor.caller.until.is_some_and(|until| until <= self.front.service.now()) {
-            return Some(Step::Broken);
-        }
-        if self.reader.has_lost(self.call.execution().in_seq).await {
-            let sentence = "the result of this request was there and is no longer kept";
-            return Some(self.fail(code::RESULT_EVICTED, sentence));
-        }
         if self.tell_questions.is_some_and(|at| at <= now) {
             return Some(self.ask_client());
         }
         if self.task_at.is_some_and(|at| at <= now) {
             return Some(self.become_task().await);
+        }
+        None
+    }
+
+    async fn on_quiet(&mut self) -> Option<Step> {
+        if self.due().is_some_and(|at| at <= Instant::now()) {
+            return None;
+        }
+        if self.visitor.patience(Duration::MAX, self.front.service.now()).is_none() {
+            return Some(Step::Broken); // its credential has run out
+        }
+        if self.reader.has_lost(self.call.execution().in_seq).await {
+            let sentence = "the result of this request was there and is no longer kept";
+            let error = RpcError::new(code::RESULT_EVICTED, sentence).because("result_evicted");
+            return Some(Step::Done(self.failed(&error)));
         }
         Some(Step::Quiet)
     }
@@ -193,7 +213,8 @@ impl Run {
             let _ = question.answer(sessions, &session, answer).await; // or its session is over
             return None;
         }
-        let may_ask = question.needs().is_some_and(|needed| self.asked.declares(needed));
+        let can = question.needs().is_some_and(|needed| self.asked.declares(needed));
+        let may_ask = can && MAY_ASK.contains(&&*self.asked.method);
         if may_ask {
             self.tell_questions.get_or_insert_with(|| Instant::now() + MORE_QUESTIONS);
             self.questions.add(question);
@@ -357,9 +378,9 @@ async fn begun(
     if asked.log_level.is_some() && upstream.server.capabilities.contains_key("logging") {
         upstream.begun.logs.get_or_init(|| log_everything(front, &upstream)).await;
     }
-    let hears = match &*asked.method {
-        "tools/call" | "prompts/get" | "resources/read" => Hears::Everything,
-        _ => Hears::Nothing,
+    let hears = match asked.method.ends_with("/list") || &*asked.method == "completion/complete" {
+        true => Hears::Nothing, // what a server says meanwhile is meant for another call
+        false => Hears::Everything,
     };
     let execution =
         Execution::begin(sessions, &upstream.record, hears, |id| asked.forwarded(id)).await?;
