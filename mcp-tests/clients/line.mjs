@@ -10,11 +10,13 @@
 //       {"event":"asked","method":…,"params":…}, which the driver answers by itself
 //       {"event":"complaint","message":…}, what the client reports besides; {"event":"closed"}
 //
-// The client objects are made as their users make them: no option that would help them survive.
+// The client objects are made as their users make them: no option that would help them survive. A driver of a client
+// that knows revisions with and without sessions is told by its argument which to take: `legacy` or `auto`; CLIENT_NAME
+// is what the client calls itself.
 
 import { createInterface } from 'node:readline';
 
-export const info = { name: 'rejoin-test-client', version: '1.0.0' };
+export const info = { name: process.env.CLIENT_NAME ?? 'rejoin-test-client', version: '1.0.0' };
 export const capabilities = { elicitation: {}, sampling: {} };
 
 const say = line => process.stdout.write(`${JSON.stringify(line)}\n`);
@@ -50,7 +52,7 @@ export async function run({ client, call, make }) {
 async function connect(client, transport) {
   try {
     await client.connect(transport);
-    say({ event: 'connected', revision: transport.protocolVersion, session: transport.sessionId });
+    say({ event: 'connected', revision: client.getNegotiatedProtocolVersion?.() ?? transport.protocolVersion, session: transport.sessionId });
   } catch (error) {
     say({ event: 'failed', message: String(error?.message ?? error) });
   }

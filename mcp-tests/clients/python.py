@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import sys
 import warnings
 from contextlib import AsyncExitStack
@@ -11,7 +12,8 @@ from mcp import Client, MCPError
 from mcp.client.sse import sse_client
 
 warnings.filterwarnings("ignore")  # of methods that the newest revision no longer has
-INFO = types.Implementation(name="rejoin-test-client", version="1.0.0")
+INFO = types.Implementation(name=os.environ.get("CLIENT_NAME", "rejoin-test-client"), version="1.0.0")
+MODE = sys.argv[1] if len(sys.argv) > 1 else "auto"
 
 
 def say(line):
@@ -42,7 +44,9 @@ async def hear(message):
 
 def make(kind, url):
     server = sse_client(url) if kind == "sse" else url
-    return Client(server, client_info=INFO, elicitation_callback=elicit, sampling_callback=sample, message_handler=hear)
+    return Client(
+        server, mode=MODE, client_info=INFO, elicitation_callback=elicit, sampling_callback=sample, message_handler=hear
+    )
 
 
 async def call(client, request):

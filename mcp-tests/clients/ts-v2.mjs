@@ -4,7 +4,8 @@ import { Client, SSEClientTransport, StreamableHTTPClientTransport } from '@mode
 
 import { answers, capabilities, info, run } from './line.mjs';
 
-const client = new Client(info, { capabilities });
+const versionNegotiation = { mode: process.argv[2] ?? 'legacy' };
+const client = new Client(info, { capabilities, versionNegotiation });
 client.setRequestHandler('elicitation/create', async request => answers.elicit(request));
 client.setRequestHandler('sampling/createMessage', async request => answers.sample(request));
 

@@ -8,13 +8,13 @@ use anyhow::{Context as _, Result};
 use axum::Router;
 use axum::http::StatusCode;
 use rejoin::service::{Service, ServiceSettings};
-use rejoin::web::{self, AllowList, Allowed, McpSettings, WebSettings};
+use rejoin::web::{self, AllowList, Allowed, McpSettings, ModernSettings, WebSettings};
 
 use super::health::{self, Health};
 use super::opening::log_bounds;
 use crate::access;
 use crate::listener::Listener;
-use crate::settings::{Access, Config, Settings, StaleStatus};
+use crate::settings::{Access, Config, ModernUpstream, Settings, StaleStatus};
 
 /// How long a connection may take to finish its last answer.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -68,11 +68,12 @@ fn web_settings(config: &Config) -> WebSettings {
         reconnect_backoff: settings.reconnect_backoff.clone(),
         max_reconnect_attempts: settings.max_reconnect_attempts,
         sse_keep_alive: settings.sse_keep_alive,
-        mcp: mcp_settings(settings),
+        mcp: mcp_settings(config),
     }
 }
 
-fn mcp_settings(settings: &Settings) -> McpSettings {
+fn mcp_settings(config: &Config) -> McpSettings {
+    let settings = &config.settings;
     McpSettings {
         retry: settings.sse_retry,
         max_bytes: bytes(settings.max_mcp_bytes),
@@ -82,6 +83,25 @@ fn mcp_settings(settings: &Settings) -> McpSettings {
             StaleStatus::Gone => StatusCode::GONE,
             StaleStatus::NotFound => StatusCode::NOT_FOUND,
         },
+        modern: modern_settings(config),
+    }
+}
+
+/// Where anybody may call from anywhere, nobody is known by an address: no two requests belong together.
+fn modern_settings(config: &Config) -> ModernSettings {
+    let settings = &config.settings;
+    let strangers = settings.insecure_no_auth && config.access == Access::Open;
+    let upstream = match settings.modern_upstream {
+        ModernUpstream::PerPrincipal if !strangers => web::ModernUpstream::PerPrincipal,
+        ModernUpstream::PerPrincipal | ModernUpstream::PerRequest => {
+            web::ModernUpstream::PerRequest
+        }
+    };
+    ModernSettings {
+        upstream,
+        reissue_window: if strangers { Duration::ZERO } else { settings.reissue_window },
+        task_after: settings.task_after,
+        result_retention: settings.result_retention,
     }
 }
 

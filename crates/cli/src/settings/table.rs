@@ -162,12 +162,12 @@ settings! {
     /// that want that.
     stale_session_status: StaleStatus = Text("410") => Now;
     /// How long a call whose stream broke waits for the same call to come again; `0s` cancels at once.
-    reissue_window: Time = Text("15s") => Later("MCP");
+    reissue_window: Time = Text("15s") => Now;
     /// A call not answered within this time becomes a durable task, for clients that understand tasks.
-    task_after: Time = Text("5s") => Later("MCP");
+    task_after: Time = Text("5s") => Now;
     /// Upstream sessions for stateless clients: one `per_principal` and client name, or a new one
     /// `per_request`.
-    modern_upstream: ModernUpstream = Text("per_principal") => Later("MCP");
+    modern_upstream: ModernUpstream = Text("per_principal") => Now;
     /// Whether a tool's own word that it only reads, or is idempotent, is enough to run it again after
     /// a crash.
     trust_annotations: Switch = Text("true") => Now;

@@ -25,6 +25,12 @@ pub(crate) enum Kind {
     TypeScript1Sse,
     /// Python over `/sse` and `/message`.
     PythonSse,
+    /// TypeScript 2 that takes the newest revision there is.
+    TypeScript2Auto,
+    /// Python that takes the newest revision there is.
+    PythonAuto,
+    /// No SDK's client, for what none of them does.
+    Stateless,
 }
 
 impl Kind {
@@ -32,28 +38,46 @@ impl Kind {
         let clients = mcp_tests().join("clients");
         let (program, script) = match self {
             Self::TypeScript1 | Self::TypeScript1Sse => (node(), clients.join("ts-v1.mjs")),
-            Self::TypeScript2 => (node(), clients.join("ts-v2.mjs")),
-            Self::Python | Self::PythonSse => {
+            Self::TypeScript2 | Self::TypeScript2Auto => (node(), clients.join("ts-v2.mjs")),
+            Self::Python | Self::PythonSse | Self::PythonAuto => {
                 (mcp_tests().join("venv/bin/python"), clients.join("python.py"))
             }
+            Self::Stateless => (node(), clients.join("stateless.mjs")),
         };
         let mut command = Command::new(program);
-        command.arg(script);
+        command.arg(script).arg(self.mode());
         command
+    }
+
+    /// Which revisions it takes, where it knows those with and those without sessions.
+    fn mode(self) -> &'static str {
+        match self {
+            Self::TypeScript2Auto | Self::PythonAuto | Self::Stateless => "auto",
+            Self::TypeScript1
+            | Self::TypeScript1Sse
+            | Self::TypeScript2
+            | Self::Python
+            | Self::PythonSse => "legacy",
+        }
     }
 
     fn transport(self) -> &'static str {
         match self {
-            Self::TypeScript1 | Self::TypeScript2 | Self::Python => "http",
             Self::TypeScript1Sse | Self::PythonSse => "sse",
+            Self::TypeScript1
+            | Self::TypeScript2
+            | Self::Python
+            | Self::TypeScript2Auto
+            | Self::PythonAuto
+            | Self::Stateless => "http",
         }
     }
 
     /// Where a server has what this client speaks.
     pub(crate) fn path(self) -> &'static str {
-        match self {
-            Self::TypeScript1 | Self::TypeScript2 | Self::Python => "/mcp",
-            Self::TypeScript1Sse | Self::PythonSse => "/sse",
+        match self.transport() {
+            "sse" => "/sse",
+            _ => "/mcp",
         }
     }
 }
@@ -74,7 +98,13 @@ pub(crate) struct Pending(u64);
 impl Client {
     /// A client that has shaken hands with the server at `url`.
     pub(crate) async fn connect(kind: Kind, url: &str) -> Self {
+        Self::connect_as("rejoin-test-client", kind, url).await
+    }
+
+    /// The same for one that calls itself `name`.
+    pub(crate) async fn connect_as(name: &str, kind: Kind, url: &str) -> Self {
         let mut command = kind.command();
+        command.env("CLIENT_NAME", name);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().expect("the client starts");
         let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());

@@ -71,6 +71,11 @@ impl Runs {
         self.has(&format!("end {tool} {key}")).await;
     }
 
+    /// Waits until a call was told that nobody wants its result.
+    pub(crate) async fn was_cancelled(&self, tool: &str, key: &str) {
+        self.has(&format!("cancelled {tool} {key}")).await;
+    }
+
     async fn has(&self, line: &str) {
         until(line, || self.count(line) > 0).await;
     }

@@ -45,6 +45,28 @@ macro_rules! each_client_before {
     };
 }
 
+/// The same for each client that takes a revision without sessions.
+macro_rules! each_stateless_client_before {
+    ([$($behind:ident $kind:ident),+] $scenario:ident) => {
+        mod $scenario {$(
+            mod $behind {
+                use crate::clients::Kind;
+                use crate::rig::Behind;
+
+                #[tokio::test]
+                async fn typescript_2() {
+                    super::super::$scenario(Kind::TypeScript2Auto, Behind::$kind).await;
+                }
+
+                #[tokio::test]
+                async fn python() {
+                    super::super::$scenario(Kind::PythonAuto, Behind::$kind).await;
+                }
+            }
+        )+}
+    };
+}
+
 /// Everything that a scenario needs, connected.
 pub(crate) struct Rig {
     pub(crate) client: Client,
@@ -56,12 +78,17 @@ pub(crate) struct Rig {
 
 impl Rig {
     pub(crate) async fn start(kind: Kind, behind: Behind) -> Self {
+        Self::start_with(&[], kind, behind).await
+    }
+
+    /// The same with settings of the gateway, as flags.
+    pub(crate) async fn start_with(flags: &[&str], kind: Kind, behind: Behind) -> Self {
         let runs = Runs::new();
         let (gateway, server) = match behind {
-            Behind::Stdio => (Some(gateway(&runs.command_line()).await), None),
+            Behind::Stdio => (Some(gateway(&runs.command_line(), flags).await), None),
             Behind::Http => {
                 let server = HttpFixture::start(&runs).await;
-                (Some(gateway(&server.url()).await), Some(server))
+                (Some(gateway(&server.url(), flags).await), Some(server))
             }
             Behind::Direct => (None, Some(HttpFixture::start(&runs).await)),
         };
@@ -71,6 +98,12 @@ impl Rig {
         let url = format!("http://{}{}", network.address(), kind.path());
         let client = Client::connect(kind, &url).await;
         Self { client, network, runs, gateway, server }
+    }
+
+    /// Another client, which calls itself `name`.
+    pub(crate) async fn another(&self, name: &str, kind: Kind) -> Client {
+        let url = format!("http://{}{}", self.network.address(), kind.path());
+        Client::connect_as(name, kind, &url).await
     }
 
     /// Kills the server behind the gateway with -9. One that serves HTTP is started again, as its owner
@@ -95,6 +128,8 @@ impl Rig {
     }
 }
 
-async fn gateway(upstream: &str) -> ServerProcess {
-    ServerProcess::start(vec![format!("--mcp={upstream}")], "", &[]).await
+async fn gateway(upstream: &str, flags: &[&str]) -> ServerProcess {
+    let mut all = vec![format!("--mcp={upstream}")];
+    all.extend(flags.iter().map(ToString::to_string));
+    ServerProcess::start(all, "", &[]).await
 }

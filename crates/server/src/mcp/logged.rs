@@ -51,6 +51,16 @@ impl StreamName {
         Self(format!("a{:016x}", u64::from_be_bytes(bytes)).into())
     }
 
+    /// The stream on which it is said that the call of this one became a task.
+    pub(crate) fn of_task(&self) -> Self {
+        Self(format!("t{}", self.0.get(1..).unwrap_or_default()).into())
+    }
+
+    /// Whether it is said on it that a call became a task.
+    pub(crate) fn is_task(&self) -> bool {
+        self.0.starts_with('t')
+    }
+
     /// Whether it carries nothing but answers.
     pub(crate) fn is_answer_only(&self) -> bool {
         self.0.starts_with('a')

@@ -195,6 +195,14 @@ impl Message {
         self.read_params::<Params<'_>>().request_id.map(RawValue::get)
     }
 
+    /// The same message with another error.
+    pub(crate) fn with_error(&self, error: &str) -> String {
+        match self.error() {
+            Some(known) => splice(&self.text, known.get(), error),
+            None => self.text.to_string(),
+        }
+    }
+
     /// The same message with another result.
     pub(crate) fn with_result(&self, result: &str) -> String {
         match self.result() {

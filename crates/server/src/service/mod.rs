@@ -20,6 +20,7 @@ mod named;
 mod rate;
 mod reconnect;
 mod restore;
+mod sealed;
 mod speak;
 mod state;
 mod streams;
@@ -167,6 +168,11 @@ impl Service {
     /// Now.
     pub fn now(&self) -> Timestamp {
         self.inner.sessions.clock().now()
+    }
+
+    /// Since when it has been running.
+    pub(crate) fn began(&self) -> Timestamp {
+        self.inner.started
     }
 
     /// How long it has been running.

@@ -12,19 +12,20 @@ impl Service {
         Ok(self.sessions().store().session(id).await?.is_none())
     }
 
-    /// An MCP session under a name that its client has chosen; if the caller has one of that name that goes
+    /// An MCP session under a name that its client has chosen, with what `client` says of it; if the caller has one of that name that goes
     /// on, that one. One of the caller's that has ended makes room for it. A name that somebody else
     /// has is [`Denial::NotFound`].
     pub(crate) async fn mcp_session_named(
         &self,
         visitor: &Visitor,
         name: &str,
+        client: &str,
     ) -> Result<Record, Denial> {
         let id = chosen_id(name)?;
         self.check_room(visitor).await?;
         self.make_room(visitor, &id).await?;
         let (principal, sessions) = (&visitor.caller.principal, self.sessions());
-        match sessions.create_named(id.clone(), principal, Kind::Mcp, "{}").await {
+        match sessions.create_named(id.clone(), principal, Kind::Mcp, client).await {
             Ok(record) => Ok(record),
             Err(Failure::Unavailable(_)) => Err(Denial::Unavailable),
             Err(Failure::NotFound | Failure::Refused(_)) => self.mcp_session(visitor, &id).await,

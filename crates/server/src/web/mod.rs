@@ -30,7 +30,7 @@ use rejoin_core::Timestamp;
 use rejoin_core::record::Record;
 
 pub use gate::{AllowList, Allowed, gate};
-pub use mcp::McpSettings;
+pub use mcp::{McpSettings, ModernSettings, ModernUpstream};
 
 use crate::access::Authenticate;
 use crate::service::Service;
@@ -74,6 +74,7 @@ pub(crate) struct Front {
     pub(crate) service: Service,
     pub(crate) access: Arc<dyn Authenticate>,
     pub(crate) settings: WebSettings,
+    pub(crate) modern: mcp::Modern,
 }
 
 /// The routes, ready to be merged into a router or served. Serve it with
@@ -97,7 +98,7 @@ pub(crate) struct Front {
 /// ```
 pub fn router(service: Service, access: Arc<dyn Authenticate>, settings: WebSettings) -> Router {
     let allowed = settings.allowed.clone();
-    let front = Arc::new(Front { service, access, settings });
+    let front = Arc::new(Front { service, access, settings, modern: mcp::Modern::default() });
     let routes = Router::new()
         .route("/ws", any(ws::upgrade))
         .route("/metrics", get(metrics))

@@ -253,8 +253,8 @@ impl<'a> Desk<'a> {
         message: Option<&str>,
     ) -> Result<(), Closing> {
         let Some(pending) = self.requests.remove(in_seq) else { return Ok(()) };
-        let request = Some(pending.message.text())
-            .filter(|_| self.gateway.session_tools && pending.method() == "tools/call");
+        let fetched_later = self.gateway.session_tools && pending.method() == "tools/call";
+        let request = Some(pending.message.text()).filter(|_| fetched_later || pending.unknown);
         let stream = pending.stream.clone();
         let event = Event { message, stream, answers: Some(in_seq), request };
         let body = event.to_body();

@@ -28,6 +28,8 @@ pub(super) struct Pending {
     progress: Option<f64>,
     /// How many servers have gone away meanwhile.
     losses: u8,
+    /// Whether nobody knows what became of it. Its answer then says what was asked, for whoever asks again.
+    pub(super) unknown: bool,
 }
 
 /// All of a session's, by the entry they came with, which is also their id towards the server behind.
@@ -47,7 +49,7 @@ impl Pending {
             token: Option<&'a RawValue>,
         }
         let token = message.read_params::<Params<'_>>().meta.token.map(|raw| raw.get().into());
-        Self { id, stream, from: None, message, token, progress: None, losses: 0 }
+        Self { id, stream, from: None, message, token, progress: None, losses: 0, unknown: false }
     }
 
     /// It came from there.
@@ -111,6 +113,13 @@ impl Requests {
         let Some(pending) = self.0.get_mut(&in_seq) else { return 0 };
         pending.losses = pending.losses.saturating_add(1);
         pending.losses
+    }
+
+    /// Nobody knows what became of a request.
+    pub(super) fn note_unknown(&mut self, in_seq: InSeq) {
+        if let Some(pending) = self.0.get_mut(&in_seq) {
+            pending.unknown = true;
+        }
     }
 
     /// Their entries, oldest first.

@@ -118,6 +118,7 @@ impl Desk<'_> {
             "outcome unknown: the MCP server went away while this request was under way; it may or \
              may not have taken effect",
         );
+        self.requests.note_unknown(in_seq);
         self.answer_error(in_seq, &error.because("upstream_lost")).await
     }
 

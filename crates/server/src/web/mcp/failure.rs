@@ -30,6 +30,12 @@ impl McpFailure {
         Self { status, error, id: None, retry_after: None }
     }
 
+    /// The same under another code, with the reason for programs.
+    pub(super) fn instead(mut self, code: i32, reason: &str) -> Self {
+        self.error = RpcError { code, ..self.error }.because(reason);
+        self
+    }
+
     /// It answers this request.
     pub(super) fn answering(mut self, id: Option<&RequestId>) -> Self {
         self.id = id.cloned();

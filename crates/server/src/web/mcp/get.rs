@@ -11,7 +11,7 @@ use rejoin_core::{Seq, SessionId};
 use super::event_id::{EventId, Owed, SessionTag};
 use super::feed::{Beginning, Feed, Next};
 use super::request::{Accepts, Client, named_session, not_acceptable};
-use super::{McpFailure, OVER, sse};
+use super::{McpFailure, OVER, modern, sse};
 use crate::mcp::is_primed;
 use crate::mcp::logged::StreamName;
 use crate::service::{Denial, Visitor};
@@ -25,6 +25,7 @@ pub(super) async fn get(
     State(front): State<Arc<Front>>,
     headers: HeaderMap,
 ) -> Result<Response, McpFailure> {
+    modern::check_has_sessions(&headers)?;
     if !Accepts::of(&headers).events {
         return Err(not_acceptable("Accept must name text/event-stream"));
     }

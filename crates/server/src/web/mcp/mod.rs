@@ -1,5 +1,5 @@
-//! MCP over Streamable HTTP, `/mcp`: revisions 2025-03-26 to 2025-11-25; and, in `legacy/`, the transport
-//! of the revision before, 2024-11-05.
+//! MCP over Streamable HTTP, `/mcp`: revisions 2025-03-26 to 2025-11-25; in `legacy/` the transport of the
+//! revision before, 2024-11-05, and in `modern/` the one after, 2026-07-28.
 //!
 //! A POST brings messages and is answered on a stream of its own; a GET opens the session's general stream
 //! or goes on with one that broke; a DELETE ends the session. All streams are readers of the out log.
@@ -13,12 +13,14 @@
 //! | `event_id.rs` | what an event's id says |
 //! | `failure.rs` | what goes wrong, as HTTP and JSON-RPC say it |
 //! | `legacy/` | `/sse` and `/message` |
+//! | `modern/` | revision 2026-07-28, which has no sessions |
 
 mod event_id;
 mod failure;
 mod feed;
 mod get;
 mod legacy;
+mod modern;
 mod post;
 mod request;
 mod sse;
@@ -33,6 +35,8 @@ use axum::routing::post;
 use rejoin_core::record::Transport;
 
 use self::failure::McpFailure;
+pub(crate) use self::modern::Modern;
+pub use self::modern::{ModernSettings, ModernUpstream};
 use self::request::Client;
 use super::Front;
 
@@ -50,6 +54,8 @@ pub struct McpSettings {
     pub adopt_unknown_sessions: bool,
     /// The status with which `/message` refuses a session that is gone.
     pub stale_session_status: StatusCode,
+    /// How clients of revision 2026-07-28 are treated.
+    pub modern: ModernSettings,
 }
 
 impl Default for McpSettings {
@@ -60,6 +66,7 @@ impl Default for McpSettings {
             session_tools: false,
             adopt_unknown_sessions: false,
             stale_session_status: StatusCode::GONE,
+            modern: ModernSettings::default(),
         }
     }
 }
@@ -88,6 +95,7 @@ async fn delete(
     State(front): State<Arc<Front>>,
     headers: HeaderMap,
 ) -> Result<StatusCode, McpFailure> {
+    modern::check_has_sessions(&headers)?;
     let record = client.session(&front, &headers).await?;
     front.service.end(&client.visitor, record.id()).await?;
     Ok(StatusCode::NO_CONTENT)

@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 use super::event_id::Owed;
 use super::feed::{Beginning, Feed, Next};
 use super::request::{Accepts, Client, messages, not_acceptable, too_large};
-use super::{McpFailure, OVER, SESSION_ID, sse};
+use super::{McpFailure, OVER, SESSION_ID, modern, sse};
 use crate::mcp::logged::{Entry, StreamName};
 use crate::mcp::message::{Kind, Message, RequestId, RpcError, code};
 use crate::mcp::{WITH_BATCHES, is_primed, uses_token};
@@ -42,6 +42,9 @@ pub(super) async fn post(
     }
     let body = body.map_err(|_| too_large(&front))?;
     let (messages, batch) = messages(&headers, &body)?;
+    if modern::is_modern(&headers, &body) {
+        return modern::post(client, &front, &headers, accepts, messages, batch).await;
+    }
     let begins = messages.iter().any(|message| message.method() == Some(INITIALIZE));
     if begins && messages.len() > 1 {
         return Err(McpFailure::bad("`initialize` comes alone"));

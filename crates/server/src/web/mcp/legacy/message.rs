@@ -71,7 +71,7 @@ async fn session(front: &Front, visitor: &Visitor, name: &str) -> Result<Record,
 }
 
 async fn adopt(front: &Front, visitor: &Visitor, name: &str) -> Result<Record, Denial> {
-    let adopted = front.service.mcp_session_named(visitor, name).await;
+    let adopted = front.service.mcp_session_named(visitor, name, "{}").await;
     // By a name that can be none its client could not come back either.
     adopted.map_err(|why| if matches!(why, Denial::IdInvalid(_)) { Denial::NotFound } else { why })
 }

@@ -96,7 +96,7 @@ async fn begin(
 ) -> Result<Opened, LegacyFailure> {
     let service = &front.service;
     let chosen = match name {
-        Some(name) => match service.mcp_session_named(visitor, name).await {
+        Some(name) => match service.mcp_session_named(visitor, name, "{}").await {
             Err(Denial::NotFound | Denial::Ended(_)) => None,
             other => Some(other?),
         },

@@ -1,0 +1,200 @@
+//! Calls whose client has gone before it was answered. A client that lost its stream asks the same again: for
+//! a while the call goes on without anybody, then it is cancelled. Calls that wait for an answer of their client
+//! wait longer.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::asked::Digest;
+use super::execution::Execution;
+use super::upstream::{Upstream, lock};
+use crate::mcp::logged::StreamName;
+use crate::service::Phase;
+use crate::web::Front;
+
+/// How long a call waits for the answer of its client to a question before it is cancelled.
+pub(super) const INPUT_PATIENCE: Duration = Duration::from_secs(15 * 60);
+
+/// How many broken calls wait at most; what breaks then is cancelled at once.
+const MOST_WAITING: usize = 10_000;
+
+/// What makes two requests the same call: who asks, and what.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct CallKey {
+    pub(super) owner: String,
+    pub(super) digest: Digest,
+}
+
+/// Broken calls, and those that wait for their client.
+#[derive(Default)]
+pub(super) struct Broken {
+    calls: Mutex<HashMap<CallKey, VecDeque<(u64, Waiting)>>>,
+    asking: Mutex<HashMap<StreamName, u64>>,
+    last: AtomicU64,
+}
+
+/// A call that goes on although nobody listens.
+#[derive(Clone)]
+pub(super) struct Waiting {
+    pub(super) execution: Execution,
+    pub(super) upstream: Upstream,
+}
+
+impl Broken {
+    /// The oldest call of this kind that broke. Whoever takes it goes on with it.
+    pub(super) fn take(&self, key: &CallKey) -> Option<Waiting> {
+        let mut calls = lock(&self.calls);
+        let waiting = calls.get_mut(key)?;
+        let first = waiting.pop_front();
+        if waiting.is_empty() {
+            calls.remove(key);
+        }
+        first.map(|(_, waiting)| waiting)
+    }
+
+    /// The client of a call has come with an answer.
+    pub(super) fn has_come(&self, stream: &StreamName) {
+        lock(&self.asking).remove(stream);
+    }
+
+    pub(super) fn keep(&self, key: &CallKey, waiting: Waiting) -> Option<u64> {
+        let mut calls = lock(&self.calls);
+        if calls.len() >= MOST_WAITING {
+            return None;
+        }
+        let number = self.last.fetch_add(1, Ordering::Relaxed);
+        calls.entry(key.clone()).or_default().push_back((number, waiting));
+        Some(number)
+    }
+
+    /// The time of a broken call is over, unless somebody took it.
+    pub(super) fn is_over(&self, key: &CallKey, number: u64) -> bool {
+        let mut calls = lock(&self.calls);
+        let Some(waiting) = calls.get_mut(key) else { return false };
+        let before = waiting.len();
+        waiting.retain(|(known, _)| *known != number);
+        let over = waiting.len() < before;
+        if waiting.is_empty() {
+            calls.remove(key);
+        }
+        over
+    }
+}
+
+/// A call whose client is there. If it is dropped before it is finished, its stream has broken.
+pub(super) struct Attended {
+    front: Arc<Front>,
+    key: CallKey,
+    waiting: Waiting,
+    armed: bool,
+}
+
+impl Attended {
+    pub(super) fn new(front: &Arc<Front>, key: CallKey, waiting: Waiting) -> Self {
+        Self { front: Arc::clone(front), key, waiting, armed: true }
+    }
+
+    pub(super) fn execution(&self) -> &Execution {
+        &self.waiting.execution
+    }
+
+    pub(super) fn upstream(&self) -> &Upstream {
+        &self.waiting.upstream
+    }
+
+    /// The client has its answer.
+    pub(super) fn finish(&mut self) {
+        if std::mem::take(&mut self.armed) && self.upstream().alone {
+            tokio::spawn(end(Arc::clone(&self.front), self.waiting.clone()));
+        }
+    }
+
+    /// The call goes on by itself.
+    pub(super) fn let_go(&mut self) {
+        self.armed = false;
+    }
+
+    /// The call waits for its client, which has been asked something.
+    pub(super) fn asks(&mut self) {
+        self.armed = false;
+        let broken = &self.front.modern.broken;
+        let number = broken.last.fetch_add(1, Ordering::Relaxed);
+        lock(&broken.asking).insert(self.execution().stream.clone(), number);
+        tokio::spawn(give_up_asking(Arc::clone(&self.front), self.waiting.clone(), number));
+    }
+
+    /// Nobody wants the answer.
+    pub(super) fn abandon(&mut self, reason: &'static str) {
+        if std::mem::take(&mut self.armed) {
+            tokio::spawn(cancel(Arc::clone(&self.front), self.waiting.clone(), reason));
+        }
+    }
+}
+
+impl Drop for Attended {
+    fn drop(&mut self) {
+        if !self.armed || tokio::runtime::Handle::try_current().is_err() {
+            return;
+        }
+        let window = self.front.settings.mcp.modern.reissue_window;
+        let waiting = self.waiting.clone();
+        let kept = match window.is_zero() {
+            true => None,
+            false => self.front.modern.broken.keep(&self.key, waiting),
+        };
+        match kept {
+            Some(number) => {
+                let (front, key) = (Arc::clone(&self.front), self.key.clone());
+                tokio::spawn(give_up(front, key, self.waiting.clone(), number, window));
+            }
+            None => self.abandon("its stream broke"),
+        }
+    }
+}
+
+async fn give_up(front: Arc<Front>, key: CallKey, waiting: Waiting, number: u64, after: Duration) {
+    if has_passed(&front, after).await && front.modern.broken.is_over(&key, number) {
+        cancel(front, waiting, "its stream broke and nobody came for it").await;
+    }
+}
+
+async fn give_up_asking(front: Arc<Front>, waiting: Waiting, number: u64) {
+    if !has_passed(&front, INPUT_PATIENCE).await {
+        return;
+    }
+    let stream = &waiting.execution.stream;
+    let over = {
+        let mut asking = lock(&front.modern.broken.asking);
+        let over = asking.get(stream) == Some(&number);
+        if over {
+            asking.remove(stream);
+        }
+        over
+    };
+    if over {
+        cancel(front, waiting, "its client did not answer").await;
+    }
+}
+
+/// Waits, unless the server goes down before.
+pub(super) async fn has_passed(front: &Front, wait: Duration) -> bool {
+    let mut phase = front.service.phase();
+    let closing = phase.wait_for(|phase| *phase == Phase::Closing);
+    tokio::time::timeout(wait, closing).await.is_err()
+}
+
+async fn cancel(front: Arc<Front>, waiting: Waiting, reason: &'static str) {
+    let Waiting { execution, upstream } = &waiting;
+    let sessions = front.service.sessions();
+    tracing::debug!(session = %execution.session, in_seq = %execution.in_seq, reason, "a call is cancelled");
+    let _ = execution.cancel(sessions, reason).await; // or its session is over
+    if upstream.alone {
+        end(front, waiting).await;
+    }
+}
+
+async fn end(front: Arc<Front>, waiting: Waiting) {
+    let _ = front.service.sessions().end(&waiting.execution.session).await; // or its time runs out
+}

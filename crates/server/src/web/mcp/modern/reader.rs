@@ -1,0 +1,140 @@
+//! What is said in the out log of an upstream session, from a place on.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use rejoin_core::page::{Page, StoredEvent};
+use rejoin_core::record::Record;
+use rejoin_core::{InSeq, Seq, SessionId, Timestamp};
+use rejoin_store::{PageLimit, Unavailable};
+use tokio::sync::watch as changes;
+
+use crate::mcp::logged::{Event, StreamName};
+use crate::mcp::message::Message;
+use crate::mcp::{Book, Present};
+use crate::service::Phase;
+use crate::watch::Watch;
+use crate::web::Front;
+use crate::web::mcp::OVER;
+
+/// A cursor into the log.
+pub(super) struct Reader {
+    front: Arc<Front>,
+    session: SessionId,
+    cursor: Seq,
+    events: VecDeque<StoredEvent>,
+    /// Whether something between the place and the oldest event that is held is gone.
+    misses: bool,
+    watch: Watch,
+    cuts: changes::Receiver<u64>,
+    phase: changes::Receiver<Phase>,
+    /// The session is attached as long as somebody reads.
+    _present: Option<Present>,
+}
+
+/// One event.
+pub(super) struct Said {
+    pub(super) seq: Seq,
+    pub(super) at: Timestamp,
+    pub(super) stream: StreamName,
+    /// The entry that it answers.
+    pub(super) answers: Option<InSeq>,
+    /// Nothing if a request ended without an answer.
+    pub(super) message: Option<Message>,
+}
+
+/// What a reader comes upon.
+pub(super) enum Heard {
+    Said(Said),
+    /// The session has ended, or is unknown.
+    Over,
+    /// The server goes down, the store does not work, or somebody cut the connections.
+    Interrupted,
+}
+
+impl Reader {
+    /// Reads what lies after `from`, with whoever it is there for.
+    pub(super) async fn attached(front: &Arc<Front>, record: &Record, from: Seq) -> Self {
+        let sessions = front.service.sessions();
+        let hub = sessions.hubs().of(record.id());
+        let present = hub.enter(sessions, record, OVER, false).await;
+        Self { _present: Some(present), ..Self::only(front, record.id(), from) }
+    }
+
+    /// The same for somebody who just looks.
+    pub(super) fn only(front: &Arc<Front>, session: &SessionId, from: Seq) -> Self {
+        let sessions = front.service.sessions();
+        Self {
+            front: Arc::clone(front),
+            session: session.clone(),
+            cursor: from,
+            events: VecDeque::new(),
+            misses: false,
+            watch: sessions.watch(session),
+            cuts: sessions.hubs().of(session).cuts(),
+            phase: front.service.phase(),
+            _present: None,
+        }
+    }
+
+    /// What comes next. Nothing is lost if it is dropped while it waits.
+    pub(super) async fn next(&mut self) -> Heard {
+        loop {
+            match self.look().await {
+                Ok(Some(said)) => return Heard::Said(said),
+                Ok(None) => {}
+                Err(stopped) => return stopped,
+            }
+            let closing = |phase: &Phase| *phase == Phase::Closing;
+            tokio::select! {
+                () = self.watch.stirred() => {}
+                _ = self.cuts.changed() => return Heard::Interrupted,
+                _ = self.phase.wait_for(closing) => return Heard::Interrupted,
+            }
+        }
+    }
+
+    /// What is there already; nothing at the head of the log.
+    pub(super) async fn look(&mut self) -> Result<Option<Said>, Heard> {
+        loop {
+            while let Some(event) = self.events.pop_front() {
+                self.cursor = event.seq;
+                if let Some(said) = said(&event) {
+                    return Ok(Some(said));
+                }
+            }
+            let page = self.read().await.map_err(|_| Heard::Interrupted)?;
+            let Some(page) = page.filter(|page| page.record.is_active()) else {
+                return Err(Heard::Over);
+            };
+            self.misses |= self.cursor.next() < page.record.oldest;
+            if page.events.is_empty() {
+                return Ok(None);
+            }
+            self.events.extend(page.events);
+        }
+    }
+
+    async fn read(&self) -> Result<Option<Page>, Unavailable> {
+        let store = self.front.service.sessions().store();
+        store.read(&self.session, self.cursor, PageLimit::default()).await
+    }
+
+    /// Whether the answer to an entry, which was not found on the way to the head, is gone.
+    pub(super) async fn has_lost(&self, in_seq: InSeq) -> bool {
+        if !self.misses {
+            return false;
+        }
+        let store = self.front.service.sessions().store();
+        let Ok(Some(record)) = store.session(&self.session).await else { return false };
+        let snapshot = store.snapshot(&self.session).await.ok().flatten();
+        let book = Book::from_body(snapshot.as_ref().map(|snapshot| &snapshot.body));
+        record.head <= self.cursor && (in_seq <= record.covered || book.is_answered(in_seq))
+    }
+}
+
+fn said(event: &StoredEvent) -> Option<Said> {
+    let Event { message, stream, answers, .. } = Event::from_body(&event.body)?;
+    let message = message.map(Message::parse).transpose().ok()?;
+    Some(Said { seq: event.seq, at: event.at, stream, answers, message })
+}

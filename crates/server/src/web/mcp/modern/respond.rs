@@ -1,0 +1,101 @@
+//! A call as an HTTP answer. Its status says what went wrong, so the head waits for the first thing to say:
+//! an answer that comes first is JSON; anything else, or silence, begins a stream.
+
+use std::convert::Infallible;
+
+use axum::body::{Body, Bytes};
+use axum::http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::{HeaderName, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use futures_util::stream::{once, unfold};
+
+use super::failure::denied;
+use super::run::{Answer, Run, Step};
+use crate::mcp::message::RequestId;
+use crate::service::Denial;
+use crate::web::mcp::request::Accepts;
+
+/// Says nothing, so that whatever stands between does not take the stream for dead.
+pub(super) const KEEP_ALIVE: &str = ": nothing new\n\n";
+
+/// What the head of every stream says.
+pub(super) const STREAM_HEAD: [(HeaderName, &str); 3] = [
+    (CONTENT_TYPE, "text/event-stream"),
+    (CACHE_CONTROL, "no-cache, no-transform"),
+    (HeaderName::from_static("x-accel-buffering"), "no"),
+];
+
+/// An event of a stream. It has no id: a stream of this revision can't be gone on with.
+pub(super) fn event(message: &str) -> String {
+    format!("event: message\ndata: {message}\n\n")
+}
+
+/// A result that needs no waiting.
+pub(super) fn json_answer(id: &RequestId, result: &str) -> Response {
+    let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#);
+    ([(CONTENT_TYPE, "application/json")], text).into_response()
+}
+
+/// Answers a call.
+pub(super) async fn respond(mut run: Run, accepts: Accepts) -> Response {
+    loop {
+        match run.step().await {
+            Step::Done(Answer { status, text }) if accepts.json => return json(run, status, text),
+            Step::Done(Answer { text, .. }) => return stream(run, event(&text), false),
+            Step::Tell(text) if accepts.events => return stream(run, event(&text), true),
+            Step::Quiet if accepts.events => return stream(run, KEEP_ALIVE.to_owned(), true),
+            Step::Tell(_) | Step::Quiet => {}
+            Step::Broken => {
+                return denied(Denial::Unavailable).answering(Some(run.id())).into_response();
+            }
+        }
+    }
+}
+
+/// A call that is being written.
+struct Writing {
+    run: Run,
+    /// What is written first.
+    begun: Option<String>,
+    /// Whether anything follows.
+    more: bool,
+}
+
+/// JSON in one piece, whose length is known before. It counts as written when the connection takes it.
+fn json(run: Run, status: StatusCode, text: String) -> Response {
+    let length = text.len().to_string();
+    let body = Body::from_stream(once(async move {
+        let mut run = run;
+        run.finish();
+        Ok::<_, Infallible>(Bytes::from(text))
+    }));
+    let head = [(CONTENT_TYPE, "application/json"), (CONTENT_LENGTH, &length)];
+    (status, head, body).into_response()
+}
+
+fn stream(run: Run, begun: String, more: bool) -> Response {
+    let writing = Writing { run, begun: Some(begun), more };
+    (STREAM_HEAD, Body::from_stream(unfold(writing, Writing::next))).into_response()
+}
+
+impl Writing {
+    async fn next(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
+        if let Some(begun) = self.begun.take() {
+            return Some((Ok(begun.into()), self));
+        }
+        if !self.more {
+            self.run.finish(); // who asks for more has taken the answer
+            return None;
+        }
+        let text = match self.run.step().await {
+            Step::Tell(text) => event(&text),
+            Step::Quiet => KEEP_ALIVE.to_owned(),
+            Step::Done(Answer { text, .. }) => {
+                self.more = false;
+                event(&text)
+            }
+            Step::Broken => return None,
+        };
+        Some((Ok(text.into()), self))
+    }
+}

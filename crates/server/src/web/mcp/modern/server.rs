@@ -1,0 +1,79 @@
+//! What the server behind says of itself, and `server/discover`.
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::asked::Asked;
+use super::headers::supported;
+use super::respond::json_answer;
+use super::shape;
+use super::upstream::Upstream;
+use super::wire::TASKS;
+use crate::mcp::message::read;
+use crate::service::Visitor;
+use crate::web::Front;
+use crate::web::mcp::McpFailure;
+
+/// A server, in its own words.
+#[derive(Debug, Default)]
+pub(super) struct Server {
+    /// What it can do, as clients of this revision are told.
+    pub(super) capabilities: Map<String, Value>,
+    /// Its name and version.
+    pub(super) info: Option<Box<RawValue>>,
+    pub(super) instructions: Option<String>,
+}
+
+impl Server {
+    /// As it introduced itself to the client of an older revision.
+    pub(super) fn from_handshake(result: &RawValue) -> Self {
+        #[derive(Default, Deserialize)]
+        #[serde(default, rename_all = "camelCase")]
+        struct Hello {
+            capabilities: Map<String, Value>,
+            server_info: Option<Box<RawValue>>,
+            instructions: Option<String>,
+        }
+        let Hello { mut capabilities, server_info, instructions } = read(Some(result));
+        capabilities.remove("tasks"); // of an older form
+        if capabilities.contains_key("tools") {
+            let extensions = capabilities.entry("extensions").or_insert_with(|| json!({}));
+            if let Some(extensions) = extensions.as_object_mut() {
+                extensions.insert(TASKS.to_owned(), json!({}));
+            }
+        }
+        Self { capabilities, info: server_info, instructions }
+    }
+
+    /// Whether it says that it does something, e.g. `tools`, `listChanged`.
+    pub(super) fn does(&self, feature: &str, what: &str) -> bool {
+        let said = self.capabilities.get(feature).and_then(|feature| feature.get(what));
+        said == Some(&Value::Bool(true))
+    }
+}
+
+/// `server/discover`: which revisions there are, and what the server can do.
+pub(super) async fn discover(
+    visitor: &Visitor,
+    front: &Arc<Front>,
+    asked: &Asked,
+) -> Result<Response, McpFailure> {
+    let upstream = Upstream::of(visitor, front, asked).await?;
+    let server = &upstream.server;
+    let mut result = json!({
+        "supportedVersions": supported(),
+        "capabilities": server.capabilities,
+    });
+    if let Some(instructions) = &server.instructions {
+        result["instructions"] = instructions.as_str().into();
+    }
+    if upstream.alone {
+        let _ = front.service.sessions().end(upstream.record.id()).await; // or its time runs out
+    }
+    let result = shape::result(&asked.method, server, &result.to_string());
+    Ok(json_answer(&asked.id, &result))
+}
