@@ -3,7 +3,7 @@
 //!
 //! | file | paths |
 //! |---|---|
-//! | `records.rs` | `/sessions`, `/sessions/{id}`, `…/health`, `…/disconnect` |
+//! | `records.rs` | `/sessions`, `/sessions/{id}`, `…/health`, `…/disconnect`, `…/restart` |
 //! | `listing.rs` | `/sessions`, `/sessions/active` |
 //! | `tokens.rs` | `…/token`, `…/reconnect` |
 //! | `events.rs`, `stream.rs` | `…/events` |
@@ -69,13 +69,14 @@ pub(super) fn routes(max_body_bytes: usize) -> Router<Arc<Front>> {
 }
 
 /// What there is at each of [`PLACES`].
-fn session_routes() -> [(&'static str, MethodRouter<Arc<Front>>); 10] {
+fn session_routes() -> [(&'static str, MethodRouter<Arc<Front>>); 11] {
     [
         ("", get(listing::list).post(records::create)),
         ("/active", get(listing::list_active)),
         ("/{id}", get(records::one).delete(records::end)),
         ("/{id}/health", get(records::health)),
         ("/{id}/disconnect", post(records::disconnect)),
+        ("/{id}/restart", post(records::restart)),
         ("/{id}/token", get(tokens::issue).post(tokens::issue)),
         ("/{id}/reconnect", post(tokens::reconnect)),
         ("/{id}/events", get(events::read).post(events::publish)),
