@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 
-import { launch, launchWithProfile } from './support/browser.js';
+import { launch, Profile } from './support/browser.js';
 import { answerTo, Playground } from './support/playground.js';
 import { Proxy, Server } from './support/server.js';
 
@@ -244,17 +244,13 @@ describe('the playground and its server', { timeout: 300_000, concurrency: 3 }, 
 
   it('the browser is closed in mid-answer and opened again later', async (t) => {
     const server = await start(t);
-    const profile = mkdtempSync(join(tmpdir(), 'rejoin-profile-'));
-    t.after(() => rmSync(profile, { recursive: true, force: true }));
-    const evening = await launchWithProfile(profile);
-    const before = await Playground.open(t, evening, server.http);
+    const profile = new Profile(t);
+    const before = await Playground.open(t, await profile.openBrowser(), server.http);
     await before.ask('Until tomorrow?');
     await before.isWriting();
-    await evening.close();
+    await profile.closeBrowser();
 
-    const morning = await launchWithProfile(profile);
-    t.after(() => morning.close());
-    const later = await Playground.open(t, morning, server.http);
+    const later = await Playground.open(t, await profile.openBrowser(), server.http);
     await later.knows('Until tomorrow?').isComplete();
     later.hasSaid(/^Connected again: the session goes on$/);
     await later.ask('Good morning?');
@@ -314,19 +310,15 @@ describe('the playground and its server', { timeout: 300_000, concurrency: 3 }, 
 
   it('the browser is opened again when the session is gone, and goes on from the saved state', async (t) => {
     const server = await start(t, brief);
-    const profile = mkdtempSync(join(tmpdir(), 'rejoin-profile-'));
-    t.after(() => rmSync(profile, { recursive: true, force: true }));
-    const summer = await launchWithProfile(profile);
-    const before = await Playground.open(t, summer, server.http);
+    const profile = new Profile(t);
+    const before = await Playground.open(t, await profile.openBrowser(), server.http);
     await before.ask('See you?');
     await before.isComplete();
     const id = await before.page.locator('#session-id').textContent();
-    await summer.close();
+    await profile.closeBrowser();
     await hasExpired(server, id);
 
-    const autumn = await launchWithProfile(profile);
-    t.after(() => autumn.close());
-    const later = await Playground.open(t, autumn, server.http);
+    const later = await Playground.open(t, await profile.openBrowser(), server.http);
     await later.says('Connected again, from the saved state');
     await later.ask('Do you remember?');
     const turn = later.page.locator('.turn.complete').filter({ hasText: 'Do you remember?' });

@@ -2,7 +2,9 @@
 // or broke its Content-Security-Policy has failed.
 
 import assert from 'node:assert/strict';
-import { existsSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 
 import { chromium } from 'playwright-core';
 
@@ -27,10 +29,30 @@ export function launch() {
   return chromium.launch({ executablePath, headless: true, args: FLAGS });
 }
 
-/** The same with a profile in `directory`, which outlives it: what a person has who closes the browser.
- *  @param {string} directory */
-export function launchWithProfile(directory) {
-  return chromium.launchPersistentContext(directory, { executablePath, headless: true, args: FLAGS });
+/** What a person has who closes the browser and opens it again: a profile that outlives it. */
+export class Profile {
+  #directory = mkdtempSync(join(tmpdir(), 'rejoin-profile-'));
+  /** @type {import('playwright-core').BrowserContext|null} */
+  #context = null;
+
+  /** @param {import('node:test').TestContext} t */
+  constructor(t) {
+    t.after(async () => {
+      await this.closeBrowser();
+      rmSync(this.#directory, { recursive: true, force: true, maxRetries: 10 });
+    });
+  }
+
+  async openBrowser() {
+    const options = { executablePath, headless: true, args: FLAGS };
+    this.#context = await chromium.launchPersistentContext(this.#directory, options);
+    return this.#context;
+  }
+
+  async closeBrowser() {
+    await this.#context?.close();
+    this.#context = null;
+  }
 }
 
 /**
