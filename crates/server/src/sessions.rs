@@ -371,6 +371,15 @@ impl Sessions {
         asked.is_ok() && answer.await.unwrap_or(false)
     }
 
+    /// Ends a session's agent as a crash would, wherever it is; another one goes on from the state that is
+    /// stored, with the messages that it does not cover. Says whether there was one in this process.
+    pub async fn restart_agent(&self, id: &SessionId) -> bool {
+        let Some(driver) = self.shared.drivers.get(id) else { return false };
+        let (reply, answer) = oneshot::channel();
+        let asked = driver.send(Command::Restart { reply }).await;
+        asked.is_ok() && answer.await.unwrap_or(false)
+    }
+
     /// Is told whenever a session has new events, or has ended, in this process.
     pub fn watch(&self, id: &SessionId) -> Watch {
         self.shared.watches.watch(id)

@@ -144,6 +144,22 @@ async fn killed_in_the_middle_it_goes_on_without_a_hole_or_a_repetition() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn restarted_whenever_somebody_likes_it_goes_on_without_a_hole_or_a_repetition() {
+    let (undisturbed, _) = seen_with_kills(MINUTE).await;
+    let world = example().await;
+    world.tell(json!("How are you?")).await;
+    world.tell(json!("And now?")).await;
+    let mut restarts = 0;
+    while world.record().await.has_work() {
+        pass(Duration::from_millis(930)).await;
+        restarts += u64::from(world.sessions.restart_agent(&world.id).await);
+        assert!(restarts < 1_000, "it does not get anywhere");
+    }
+    assert!(restarts > 10, "{restarts}: more often than an agent may die");
+    assert_eq!(world.events().await, undisturbed);
+}
+
 #[tokio::test]
 async fn at_no_pace_it_takes_no_time() {
     let world = world_with(settings(), |b| b.agent(Example::at_pace(0.0))).await;

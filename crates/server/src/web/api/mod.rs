@@ -3,7 +3,7 @@
 //!
 //! | file | paths |
 //! |---|---|
-//! | `records.rs` | `/sessions`, `/sessions/{id}`, `…/health`, `…/disconnect` |
+//! | `records.rs` | `/sessions`, `/sessions/{id}`, `…/health`, `…/disconnect`, `…/restart` |
 //! | `listing.rs` | `/sessions`, `/sessions/active` |
 //! | `search.rs` | `/sessions/search` |
 //! | `timeline.rs` | `…/timeline` |
@@ -75,7 +75,7 @@ pub(super) fn routes(max_body_bytes: usize) -> Router<Arc<Front>> {
 }
 
 /// What there is at each of [`PLACES`].
-fn session_routes() -> [(&'static str, MethodRouter<Arc<Front>>); 12] {
+fn session_routes() -> [(&'static str, MethodRouter<Arc<Front>>); 13] {
     [
         ("", get(listing::list).post(records::create)),
         ("/active", get(listing::list_active)),
@@ -84,6 +84,7 @@ fn session_routes() -> [(&'static str, MethodRouter<Arc<Front>>); 12] {
         ("/{id}/health", get(records::health)),
         ("/{id}/timeline", get(timeline::read)),
         ("/{id}/disconnect", post(records::disconnect)),
+        ("/{id}/restart", post(records::restart)),
         ("/{id}/token", get(tokens::issue).post(tokens::issue)),
         ("/{id}/reconnect", post(tokens::reconnect)),
         ("/{id}/events", get(events::read).post(events::publish)),

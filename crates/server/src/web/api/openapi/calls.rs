@@ -84,6 +84,7 @@ pub(super) fn of_sessions() -> Vec<Call> {
         call("post", "/{id}/state", "Export the agent's state, sealed", (200, "State"), CHANGE);
     let read = call("get", "/{id}/events", "Read events, or follow them", (200, "EventPage"), LOOK);
     let disconnect = "Cut the connection, keep the session";
+    let restart = "End the agent as a crash would, for another to go on";
     vec![
         Call { parameters: vec![status, limit(), after_session()], ..listing },
         Call { parameters: vec![limit(), after_session()], ..active },
@@ -94,6 +95,7 @@ pub(super) fn of_sessions() -> Vec<Call> {
         call("get", "/{id}/health", "How full its buffer is", (200, "Health"), LOOK),
         call("get", "/{id}/timeline", timeline, (200, "Timeline"), &[404]),
         call("post", "/{id}/disconnect", disconnect, (200, "Disconnected"), LOOK),
+        call("post", "/{id}/restart", restart, (200, "Restarted"), LOOK),
         call("get", "/{id}/token", token, (200, "Token"), &[404]),
         call("post", "/{id}/token", token, (200, "Token"), &[404]),
         Call { body: Body::Required("Presented"), ..reconnect },

@@ -54,6 +54,7 @@ fn answers() -> Vec<(&'static str, Value)> {
             "Disconnected",
             object(&[("session_id", id()), ("disconnected", json!({ "type": "boolean" }))]),
         ),
+        ("Restarted", object(&[("session_id", id()), ("restarted", json!({ "type": "boolean" }))])),
         ("Envelope", object(&envelope())),
         ("Gap", gap()),
         ("EventPage", object(&event_page())),
