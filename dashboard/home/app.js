@@ -117,6 +117,9 @@ function route() {
 
 addEventListener('hashchange', () => {
   const ours = location.hash === '' || location.hash.startsWith('#/'); // the link past the bar is not
-  if (!tabs.hidden && ours) route();
+  if (tabs.hidden || !ours) return;
+  route();
+  place.focus({ preventScroll: true }); // whoever goes on with the keyboard begins here
+  scrollTo(0, 0);
 });
 void begin();

@@ -150,6 +150,12 @@ export class Events {
     if (sent) say(this.detail, JSON.stringify(JSON.parse(sent.data), null, 2));
   }
 
+  /** The session has ended. */
+  over() {
+    this.stopping.abort();
+    say(this.empty, 'A session that has ended has no events.');
+  }
+
   close() {
     clearTimeout(this.timer);
     this.stopping.abort();

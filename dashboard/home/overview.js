@@ -60,7 +60,8 @@ class OverviewPage {
     const range = h('div', { class: 'filters end', role: 'group', 'aria-label': 'Time shown' }, ...buttons);
     return h(
       'section',
-      { class: 'overview', 'aria-label': 'Overview' },
+      { class: 'overview', 'aria-labelledby': 'title' },
+      h('h1', { id: 'title', class: 'heard' }, 'Overview'),
       h('div', { class: 'tiles' }, ...[...this.tiles.values()].map(({ link }) => link)),
       h('div', { class: 'tools' }, this.facts, range),
       this.note,
@@ -87,11 +88,13 @@ class OverviewPage {
     clock(overview.now);
     for (const [state, { count }] of this.tiles) say(count, number(found.counts[state]));
     if (overview.started_at !== this.started) this.samples = []; // it counts anew since it was started
-    const again = this.started !== '' && overview.started_at !== this.started;
+    const first = this.started === '';
+    const again = !first && overview.started_at !== this.started;
     this.started = overview.started_at;
     this.take(overview, found.counts);
     this.tell(overview);
     if (again) this.poll?.now();
+    if (first && serverNow() - Date.parse(this.started) < RANGES[0][1] * 60_000) this.choose(RANGES[0][1]);
     this.draw();
   }
 

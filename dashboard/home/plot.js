@@ -87,12 +87,12 @@ export class Plot {
     return [s('line', { class: 'pointer', x1: middle, x2: middle, y1: EDGE.top, y2: HEIGHT - EDGE.bottom })];
   }
 
-  /** The values at the pointer, or the latest. @param {Data} data */
+  /** The values at the pointer; without one the latest, or of bars the sum. @param {Data} data */
   read(data) {
     const bin = this.at;
     say(this.when, bin === null ? '' : moment(data.from + ((bin + 0.5) / data.bins) * (data.to - data.from)));
     const entries = data.traces.map((trace) => {
-      const value = bin === null ? latest(trace.values) : trace.values[bin];
+      const value = bin === null ? summary(trace) : trace.values[bin];
       const text = value === null || value === undefined ? '–' : this.format(value);
       return { trace, text };
     });
@@ -109,8 +109,11 @@ export class Plot {
   }
 }
 
-/** @param {(number|null)[]} values */
-const latest = (values) => values.findLast((value) => value !== null) ?? null;
+/** @param {Trace} trace @returns {number|null} */
+function summary({ shape, values }) {
+  if (shape !== 'bar') return values.findLast((value) => value !== null) ?? null;
+  return values.reduce((/** @type {number} */ sum, value) => sum + (value ?? 0), 0);
+}
 
 /** @param {Data} data */
 function highest({ bins, traces }) {

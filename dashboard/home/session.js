@@ -5,7 +5,8 @@ import { confirm } from './confirm.js';
 import { facts, h, say } from './dom.js';
 import { Events } from './events.js';
 import { poll } from './poll.js';
-import { entries, list, strip } from './timeline.js';
+import { entries } from './story.js';
+import { list, strip } from './timeline.js';
 import { about, ago, moment, number, several, size, stateOf, until } from './words.js';
 
 const EVERY = 1500;
@@ -140,7 +141,7 @@ class SessionPage {
   /** It has ended: nothing will change any more. */
   over() {
     this.poll?.stop();
-    this.events.close();
+    this.events.over();
   }
 
   async cut() {
@@ -178,7 +179,8 @@ class SessionPage {
     try {
       this.said.replaceChildren(h('p', { class: 'note' }, await action()));
     } catch (error) {
-      this.failed(error);
+      if (!(error instanceof api.Refused) || error.isAboutKey) return this.failed(error);
+      this.said.replaceChildren(h('p', { class: 'note bad' }, `That was not done. ${error.message}`));
     }
     this.poll?.now();
   }

@@ -33,7 +33,7 @@ class Sessions {
     type: 'search',
     id: 'search',
     maxLength: 128,
-    placeholder: 'Id, principal or client',
+    placeholder: 'Id, principal or client  ( / )',
     autocomplete: 'off',
     spellcheck: false,
     oninput: () => this.narrow({ text: this.search.value }),
@@ -70,7 +70,8 @@ class Sessions {
     const label = h('label', { for: 'search', class: 'heard' }, 'Search sessions');
     return h(
       'section',
-      { class: 'sessions', 'aria-label': 'Sessions' },
+      { class: 'sessions', 'aria-labelledby': 'title' },
+      h('h1', { id: 'title', class: 'heard' }, 'Sessions'),
       h(
         'div',
         { class: 'tools' },
@@ -103,8 +104,15 @@ class Sessions {
   begin() {
     const failed = (/** @type {unknown} */ error) => this.scene.failed(error);
     this.poll = poll(() => this.ask(), EVERY, failed);
-    if (matchMedia('(pointer: fine)').matches) this.search.focus({ preventScroll: true });
+    document.addEventListener('keydown', this.slash);
   }
+
+  /** As in many lists, `/` begins a search. @param {KeyboardEvent} event */
+  slash = (event) => {
+    if (event.key !== '/' || event.target instanceof HTMLInputElement) return;
+    event.preventDefault();
+    this.search.focus();
+  };
 
   /** Looks for something else. @param {{ text?: string, state?: string }} what */
   narrow({ text = this.text, state = this.state }) {
@@ -161,6 +169,7 @@ class Sessions {
   }
 
   close() {
+    document.removeEventListener('keydown', this.slash);
     clearTimeout(this.rest);
     this.asking?.abort();
     this.poll?.stop();

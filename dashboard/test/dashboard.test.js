@@ -97,7 +97,9 @@ describe('the dashboard', { timeout: 240_000 }, () => {
     const focused = () => page.evaluate(() => document.activeElement?.textContent ?? '');
     await page.getByRole('link', { name: 'Sessions' }).focus();
     await page.keyboard.press('Enter');
-    await page.getByRole('searchbox').fill(mark);
+    await page.getByRole('searchbox').waitFor();
+    await page.keyboard.press('/');
+    await page.keyboard.type(mark);
     await page.getByText(`60 sessions with “${mark}”`).waitFor();
     const ids = (await backend.call('GET', `/api/sessions/search?q=${mark}&limit=60`)).sessions.map(
       (/** @type {{ session_id: string }} */ record) => record.session_id,
