@@ -26,13 +26,15 @@ export class Chat {
     this.#heard = heard;
   }
 
-  /** Another session: what is there stays to be read, and nothing is added to it. */
+  /** Another session, which counts its messages from 1. Those that were named keep their names. */
   clear() {
-    this.#turns.clear();
+    for (const id of [...this.#turns.keys()]) if (/^#|^unasked$/.test(id)) this.#turns.delete(id);
   }
 
-  get isEmpty() {
-    return this.#log.childElementCount === 0;
+  /** The session was restored from a saved state, and that may be older than what is drawn: then the agent
+   *  does again what it did since, under new numbers. Its events say which step they are. */
+  rewind() {
+    for (const turn of this.#turns.values()) turn.rewind();
   }
 
   /** The person says something. @param {string} id @param {string} text */
@@ -85,6 +87,8 @@ class Turn {
   #answer = make('p', { className: 'answer', hidden: true });
   #end = make('p', { className: 'end small quiet', hidden: true });
   #pieces = 0;
+  /** The first step that is drawn, the last, and how far steps that come again are known. */
+  #steps = { first: 0, drawn: 0, known: 0 };
 
   /** @param {string} [text] */
   constructor(text) {
@@ -102,8 +106,15 @@ class Turn {
     this.#state.textContent = words;
   }
 
+  rewind() {
+    this.#steps.known = this.#steps.drawn;
+  }
+
   /** @param {Frame} event */
-  take({ event, content }) {
+  take({ event, content, metadata }) {
+    if (metadata?.step <= this.#steps.known) return;
+    this.#steps.drawn = metadata?.step ?? 0;
+    this.#steps.first ||= this.#steps.drawn;
     switch (event) {
       case 'agent.plan':
         return this.#did('plan', (content?.steps ?? [content]).join(' → '));
@@ -137,11 +148,15 @@ class Turn {
     this.#answer.append(piece);
   }
 
-  /** The agent says the whole of it once more: what was put together from pieces must be the same. @param {string} whole */
+  /** The agent says the whole of it once more: what was put together from pieces must be the same, unless the
+   *  server had lost the first of them before this page was opened, and said so. @param {string} whole */
   #finish(whole) {
     if (this.#pieces === 0) this.#write(whole);
+    const late = this.#steps.first > 1;
+    if (late) this.#answer.textContent = whole;
     const same = this.#answer.textContent === whole;
-    this.#over(same ? `Complete, in ${this.#pieces} pieces` : 'This is not what the agent said');
+    const words = late ? 'Complete; this page came late' : `Complete, in ${this.#pieces} pieces`;
+    this.#over(same ? words : 'This is not what the agent said');
     this.element.classList.add(same ? 'complete' : 'wrong');
   }
 

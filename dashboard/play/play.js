@@ -22,6 +22,9 @@ import { statusInWords } from './words.js';
 
 /** @typedef {import('/assets/client/index.js').Status} Status */
 
+/** How long "Connection lost" is shown at least, in milliseconds. */
+const LOST_IS_SHOWN = 600;
+
 const question = /** @type {HTMLInputElement} */ (byId('question'));
 const cutSwitch = byId('cut');
 const network = new Network();
@@ -57,19 +60,35 @@ session.on('refused', ({ code, message }) => chat.note(`${message} (${code})`));
 /** @param {Status} status */
 function onStatus(status) {
   if (network.state === 'asleep') return; // nobody looks
+  if (status.state === 'connection_lost') strip.tear();
+  if (status.state === 'restoring') chat.rewind();
+  if (status.state === 'connected' && status.how === 'created' && !status.draining) beginAnew();
+  show(status);
+}
+
+/** Until when what is shown stays, and what shows the next then. */
+let stays = { until: 0, timer: 0 };
+
+/** That the connection is lost stays to be seen for a moment. @param {Status} status */
+function show(status) {
+  clearTimeout(stays.timer);
+  const left = stays.until - performance.now();
+  if (left > 0) {
+    stays.timer = setTimeout(() => show(session.status), left);
+    return;
+  }
+  if (status.state === 'connection_lost') stays.until = performance.now() + LOST_IS_SHOWN;
   byId('status').dataset.state = status.state;
   byId('status-words').textContent = statusInWords(status);
   byId('take-over').hidden = !(status.state === 'stopped' && status.reason === 'other_tab');
   byId('begin').hidden = !(status.state === 'stopped' && !['other_tab', 'refused'].includes(status.reason));
   byId('key-form').hidden = !needsKey(status);
   byId('session-id').textContent = session.sessionId ?? '';
-  if (status.state === 'connection_lost') strip.tear();
-  if (status.state === 'connected' && status.how === 'created' && !status.draining) beginAnew();
 }
 
 /** A new session has begun: its numbers, and its messages, begin with 1. */
 function beginAnew() {
-  if (!chat.isEmpty) chat.note('A new session begins here');
+  if (!strip.isEmpty) chat.note('A new session begins here');
   strip.clear();
   chat.clear();
 }

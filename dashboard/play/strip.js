@@ -21,6 +21,10 @@ export class Strip {
     this.#tell = tell;
   }
 
+  get isEmpty() {
+    return this.#last === 0;
+  }
+
   /** Another session, whose numbers begin anew. */
   clear() {
     this.#marks.clear();

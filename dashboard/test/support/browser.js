@@ -47,8 +47,9 @@ export async function openTab(t, where, { network = false, tolerate, context = {
   const page = await (own ?? /** @type {import('playwright-core').BrowserContext} */ (where)).newPage();
   const complaints = watch(page);
   t.after(async () => {
+    const said = [...complaints]; // what a page says while it is closed does not count
     await own?.close();
-    const left = complaints.filter((text) => !(network && NETWORK.test(text)) && !tolerate?.test(text));
+    const left = said.filter((text) => !(network && NETWORK.test(text)) && !tolerate?.test(text));
     assert.deepEqual(left, [], 'what the page complained about');
   });
   return page;
