@@ -8,9 +8,12 @@ import { poll } from './poll.js';
 import * as series from './series.js';
 import { clock, moment, number, serverNow, several, short, size, span } from './words.js';
 
+/** How often it is asked. */
 const EVERY = 2500;
-const BINS = 60;
-const RANGES = /** @type {const} */ ([['5 min', 5], ['15 min', 15], ['1 h', 60]]);
+
+/** What can be shown: its name, its minutes, and into how many stretches of time it is divided. Each stretch is longer than
+ *  the time between two samples, so that none is empty. */
+const RANGES = /** @type {const} */ ([['5 min', 5, 40], ['15 min', 15, 60], ['1 h', 60, 60]]);
 
 /** Samples of a caller's own sessions that are kept. */
 const OWN = 1500;
@@ -28,8 +31,9 @@ export function showOverview(place, scene) {
 class OverviewPage {
   tiles = new Map(/** @type {const} */ (['attached', 'parked', 'closed', 'expired']).map((state) => [state, tile(state)]));
   facts = h('p', { class: 'quiet small' });
-  ranges = RANGES.map(([name, minutes]) => ({
+  ranges = RANGES.map(([name, minutes, bins]) => ({
     minutes,
+    bins,
     button: h('button', { type: 'button', onclick: () => this.choose(minutes) }, name),
   }));
   plots = plots();
@@ -128,9 +132,10 @@ class OverviewPage {
     const from = to - this.minutes * 60_000;
     const present = this.whole?.present;
     const samples = present ? [...this.samples, present] : this.samples;
-    const last = series.byTime(samples, from, to, BINS);
+    const bins = this.ranges.find((range) => range.minutes === this.minutes)?.bins ?? 60;
+    const last = series.byTime(samples, from, to, bins);
     const show = (/** @type {Plot} */ plot, /** @type {import('./plot.js').Trace[]} */ traces) =>
-      plot.show({ from, to, bins: BINS, traces });
+      plot.show({ from, to, bins, traces });
     show(this.plots.sessions, [
       { name: 'parked', color: 'quiet', shape: 'area', values: series.levels(last, (sample) => sample.parked) },
       { name: 'attached', color: 'accent', shape: 'area', values: series.levels(last, (sample) => sample.attached) },

@@ -33,7 +33,7 @@ class Sessions {
     type: 'search',
     id: 'search',
     maxLength: 128,
-    placeholder: 'Id, principal or client  ( / )',
+    placeholder: `Id, principal or client${matchMedia('(hover: hover)').matches ? '  ( / )' : ''}`,
     autocomplete: 'off',
     spellcheck: false,
     oninput: () => this.narrow({ text: this.search.value }),
