@@ -13,8 +13,8 @@ const FAILS_AFTER = 40;
 const BROKEN = { code: 1006, reason: '' };
 
 export class Network {
-  /** @type {'up'|'cut'|'asleep'} */
-  state = 'up';
+  isCut = false;
+  isAsleep = false;
   /** Told of every event that arrives, also of those that the client will drop. @type {(event: Frame) => void} */
   onarrival = () => {};
   /** @type {Set<Line>} */
@@ -34,21 +34,29 @@ export class Network {
 
   /** Everything breaks, and stays broken. */
   cut() {
-    this.state = 'cut';
-    for (const line of [...this.lines]) line.break();
+    this.isCut = true;
+    if (!this.isAsleep) this.#breakAll();
+  }
+
+  /** It works again. */
+  mend() {
+    this.isCut = false;
   }
 
   /** Nothing arrives any more, and nobody is told. */
   sleep() {
-    this.state = 'asleep';
+    this.isAsleep = true;
     for (const line of this.lines) line.fallSilent();
   }
 
-  /** It works again. What was silent turns out to be broken. */
-  mend() {
-    const slept = this.state === 'asleep' ? [...this.lines] : [];
-    this.state = 'up';
-    for (const line of slept) line.break();
+  /** What was silent turns out to be broken. */
+  wake() {
+    this.isAsleep = false;
+    this.#breakAll();
+  }
+
+  #breakAll() {
+    for (const line of [...this.lines]) line.break();
   }
 
   /** Writes a frame of the page's own. @param {Frame} frame */
@@ -74,8 +82,9 @@ class Line {
   constructor(network, url) {
     this.#network = network;
     network.lines.add(this);
-    if (network.state === 'up') this.#open(new WebSocket(url));
-    else if (network.state === 'cut') setTimeout(() => this.break(), FAILS_AFTER);
+    if (network.isAsleep) return; // it waits for an answer
+    if (network.isCut) setTimeout(() => this.break(), FAILS_AFTER);
+    else this.#open(new WebSocket(url));
   }
 
   /** @param {string} data */

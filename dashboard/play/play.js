@@ -59,7 +59,7 @@ session.on('refused', ({ code, message }) => chat.note(`${message} (${code})`));
 
 /** @param {Status} status */
 function onStatus(status) {
-  if (network.state === 'asleep') return; // nobody looks
+  if (network.isAsleep) return; // nobody looks
   if (status.state === 'connection_lost') strip.tear();
   if (status.state === 'restoring') chat.rewind();
   if (status.state === 'connected' && status.how === 'created' && !status.draining) beginAnew();
@@ -81,9 +81,25 @@ function show(status) {
   byId('status').dataset.state = status.state;
   byId('status-words').textContent = statusInWords(status);
   byId('take-over').hidden = !(status.state === 'stopped' && status.reason === 'other_tab');
-  byId('begin').hidden = !(status.state === 'stopped' && !['other_tab', 'refused'].includes(status.reason));
+  showWayOn(status);
   byId('key-form').hidden = !needsKey(status);
-  byId('session-id').textContent = session.sessionId ?? '';
+  showSession(session.sessionId);
+}
+
+/** After the end: in a new session, or in this one again. @param {Status} status */
+function showWayOn(status) {
+  const over = status.state === 'stopped' && !['other_tab', 'refused'].includes(status.reason);
+  const gone = status.state === 'stopped' && ['ended', 'lost'].includes(status.reason);
+  byId('begin').hidden = !over;
+  byId('begin').textContent = gone ? 'Begin a new session' : 'Go on here';
+}
+
+/** @param {string|null} id */
+function showSession(id) {
+  const link = /** @type {HTMLAnchorElement} */ (byId('session-id'));
+  link.textContent = id ?? '';
+  link.href = `/#/sessions/${id}`;
+  byId('session').hidden = id === null;
 }
 
 /** A new session has begun: its numbers, and its messages, begin with 1. */
@@ -123,7 +139,7 @@ byId('ask').addEventListener('submit', (submitted) => {
 });
 
 cutSwitch.addEventListener('click', () => {
-  const cut = network.state !== 'cut';
+  const cut = !network.isCut;
   cutSwitch.ariaChecked = String(cut);
   byId('cut-hint').textContent = cut ? 'cut: switch it back when you like' : 'the agent works on without you';
   if (cut) return network.cut();
@@ -146,7 +162,7 @@ byId('again').addEventListener('click', () => {
 const sleep = sleeper({
   slept: () => network.sleep(),
   woke: () => {
-    network.mend();
+    network.wake();
     strip.tear();
     session.wake();
     onStatus(session.status);
@@ -154,6 +170,7 @@ const sleep = sleeper({
 });
 byId('sleep').addEventListener('click', sleep);
 
+byId('end').addEventListener('click', () => session.end());
 byId('take-over').addEventListener('click', () => session.takeOver());
 byId('begin').addEventListener('click', () => location.reload());
 byId('key-form').addEventListener('submit', (submitted) => {

@@ -109,6 +109,30 @@ describe('the playground', { timeout: 300_000, concurrency: 3 }, () => {
     await play.isComplete();
   });
 
+  it('what was cut before it slept is still cut when it wakes', async (t) => {
+    const play = await Playground.open(t, browser, server.http);
+    await play.ask('Still cut?');
+    await play.isWriting();
+    await play.cutSwitch().click();
+    await play.page.getByRole('button', { name: 'Sleep 90 seconds' }).click();
+    await play.page.getByRole('button', { name: 'Wake up now' }).click();
+    await play.says(/^Reconnecting: attempt [23]/);
+    assert.equal(await play.cutSwitch().getAttribute('aria-checked'), 'true');
+    await play.cutSwitch().click();
+    await play.isComplete();
+  });
+
+  it('a session that is ended is over, and a new one begins when wanted', async (t) => {
+    const play = await Playground.open(t, browser, server.http);
+    await play.ask('Is this the end?');
+    await play.isComplete();
+    await play.page.getByRole('button', { name: 'End it', exact: true }).click();
+    await play.says('Stopped: This session was ended');
+    await play.page.getByRole('button', { name: 'Begin a new session' }).click();
+    await play.says(/^Connected$/);
+    assert.equal(await play.page.locator('.turn').count(), 0);
+  });
+
   it('the browser is offline and online again', async (t) => {
     const context = await browser.newContext();
     t.after(() => context.close());

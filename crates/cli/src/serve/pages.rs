@@ -127,12 +127,12 @@ fn has(asked: &HeaderMap, tag: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn everything() -> Vec<(&'static str, String)> {
-        let names = |folder, files: rust_embed::Filenames| {
-            files.map(move |name| (folder, name.into_owned()))
-        };
-        let own = names("home", Home::iter()).chain(names("play", Play::iter()));
-        own.chain(names("shared", Shared::iter())).chain(names("client", Client::iter())).collect()
+    fn everything() -> Vec<(&'static str, Cow<'static, str>)> {
+        let home = Home::iter().map(|path| ("home", path));
+        let play = Play::iter().map(|path| ("play", path));
+        let shared = Shared::iter().map(|path| ("shared", path));
+        let client = Client::iter().map(|path| ("client", path));
+        home.chain(play).chain(shared).chain(client).collect()
     }
 
     #[test]
