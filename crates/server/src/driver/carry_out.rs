@@ -19,6 +19,7 @@ use crate::error::{EndError, append_refused, flatten};
 use crate::hook::Lifecycle;
 use crate::outlet::NotPut;
 use crate::shared::Shared;
+use crate::timeline::Happening;
 
 impl Driver {
     pub(super) fn carry_out_all(&mut self) {
@@ -109,6 +110,7 @@ impl Driver {
                 Err(Failure::Refused(_) | Failure::NotFound) => return Done::Nothing,
                 Err(Failure::Unavailable(unavailable)) => return Done::Failed(unavailable),
             }
+            shared.noted(&id, detach.generation, Happening::Parked);
             shared.deadline_set(detach.now + detach.keep_for);
             match (&shared.hook, then) {
                 (Some(_), _) => {

@@ -168,6 +168,11 @@ impl Service {
         self.inner.sessions.clock().now()
     }
 
+    /// When it began.
+    pub fn started(&self) -> Timestamp {
+        self.inner.started
+    }
+
     /// How long it has been running.
     pub fn uptime(&self) -> Duration {
         self.now().since(self.inner.started)
