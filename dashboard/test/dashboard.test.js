@@ -119,6 +119,24 @@ describe('the dashboard', { timeout: 240_000 }, () => {
     await becomes(() => page.getByRole('searchbox').inputValue(), mark);
   });
 
+  it('draws only what is on the screen, however many there are', async (t) => {
+    const mark = `many-${Date.now()}`;
+    const make = async () => {
+      for (let count = 0; count < 50; count += 1) await backend.make({ client_id: mark });
+    };
+    await Promise.all(Array.from({ length: 24 }, make));
+    const page = await open(t, `#/sessions?q=${mark}`);
+    await page.getByText(`1,200 sessions with “${mark}”`).waitFor();
+    const table = page.getByRole('table', { name: 'Sessions' });
+    assert.equal(await table.getAttribute('aria-rowcount'), '1201');
+    const { sessions } = await backend.call('GET', `/api/sessions/search?q=${mark}&offset=1199&limit=1`);
+    await table.focus();
+    await page.keyboard.press('End');
+    await table.getByRole('link', { name: sessions[0].session_id }).waitFor();
+    assert.ok((await table.locator('.row').count()) < 60);
+    assert.ok((await column(page, 'Sessions', 'id')).every((id) => id !== '…'));
+  });
+
   it('shows events as they come, how full the buffer is, and one of them whole', async (t) => {
     const id = await backend.make();
     await backend.publish(id, 2);

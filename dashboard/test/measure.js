@@ -6,7 +6,7 @@ import { Server } from './support/server.js';
 
 const SESSIONS = Number(process.env.SESSIONS ?? 10_000);
 const RATE = Number(process.env.RATE ?? 1_000);
-const SECONDS = Number(process.env.SECONDS ?? 20);
+const SECONDS = Number(process.env.DURATION ?? 20);
 const ALLOWED = 100;
 
 /** Makes the sessions, many at a time. @param {Backend} backend */

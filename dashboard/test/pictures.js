@@ -1,15 +1,20 @@
-// Pictures of the dashboard, light and dark, large and small, after SECONDS of clients that come and go:
-// SECONDS=120 node pictures.js <directory>
+// Makes the pictures of the dashboard in docs/images, after some minutes of clients that come and go. With a directory,
+// pictures of everything are put there to look at, also as on a phone: node pictures.js <directory>
 
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 
 import { launch } from './support/browser.js';
 import { attach, Backend } from './support/people.js';
 import { Server } from './support/server.js';
 
-const directory = process.argv[2] ?? 'pictures';
+const given = process.argv[2];
+const directory = given ?? fileURLToPath(new URL('../../docs/images/', import.meta.url));
 mkdirSync(directory, { recursive: true });
+
+/** How many seconds clients come and go. */
+const DURATION = Number(process.env.DURATION ?? 240);
 
 const server = await Server.start(['--buffer-size', '60']);
 const browser = await launch();
@@ -40,7 +45,7 @@ async function away(who, seconds, missed) {
 
 await backend.publish(client.id, 25);
 await away(client, 2, 7);
-for (const until = Date.now() + 1000 * Number(process.env.SECONDS ?? 0); Date.now() < until; ) {
+for (const until = Date.now() + 1000 * DURATION; Date.now() < until; ) {
   const who = others[Math.floor(Math.random() * others.length)];
   if (Math.random() < 0.6) await backend.call('POST', `/api/sessions/${who.id}/disconnect`);
   else await away(who, Math.random() * 6, Math.floor(Math.random() * 60));
@@ -56,17 +61,19 @@ function present(id, token) {
   return fetch(`${server.http}/api/sessions/${id}/reconnect`, { method: 'POST', body: JSON.stringify({ token }) });
 }
 
-const views = [['overview', '#/'], ['sessions', '#/sessions'], ['session', `#/sessions/${client.id}`]];
-const sizes = /** @type {const} */ ([['desktop', 1280, 800], ['phone', 375, 720]]);
+const views = [['overview', '#/'], ['session', `#/sessions/${client.id}`], ['sessions', '#/sessions']];
+const sizes = /** @type {const} */ ([['', 1280, 800], ['-phone', 375, 720]]);
 for (const colorScheme of /** @type {const} */ (['light', 'dark'])) {
-  for (const [size, width, height] of sizes) {
-    const hasTouch = size === 'phone';
-    const page = await browser.newPage({ viewport: { width, height }, colorScheme, hasTouch, isMobile: hasTouch, deviceScaleFactor: hasTouch ? 2 : 1 });
-    for (const [name, hash] of views) {
+  for (const [size, width, height] of given ? sizes : sizes.slice(0, 1)) {
+    const phone = size ? { hasTouch: true, isMobile: true, deviceScaleFactor: 2 } : {};
+    const page = await browser.newPage({ viewport: { width, height }, colorScheme, ...phone });
+    for (const [name, hash] of given ? views : views.slice(0, 2)) {
       await page.goto('about:blank');
       await page.goto(`${server.http}/${hash}`);
       await page.waitForTimeout(2500);
-      await page.screenshot({ path: join(directory, `${name}-${size}-${colorScheme}.png`), fullPage: name !== 'sessions' });
+      const path = join(directory, `dashboard-${name}${size}-${colorScheme}.png`);
+      await page.screenshot({ path, fullPage: name !== 'sessions', animations: 'disabled' });
+      console.log(path);
     }
     await page.close();
   }

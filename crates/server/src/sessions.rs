@@ -460,7 +460,7 @@ impl Sessions {
 
     /// Notes that a client came back to a session.
     pub(crate) fn came_back(&self, record: &Record, back: Return) {
-        self.shared.noted(record.id(), record.generation, Happening::Resumed(back));
+        self.shared.noted(record.id(), record.generation, Happening::Resumed(Box::new(back)));
     }
 
     pub(crate) fn counted(&self) -> &Metrics {

@@ -37,7 +37,7 @@ pub enum Happening {
     /// A client was attached.
     Attached(Option<Transport>),
     /// The client that was attached had been there before: what it was sent, and what is gone.
-    Resumed(Return),
+    Resumed(Box<Return>),
     /// The client has gone.
     Parked,
     /// The client had gone when the server was started: it went with the one before.
