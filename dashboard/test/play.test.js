@@ -14,7 +14,7 @@ import { Proxy, Server } from './support/server.js';
 
 const network = { network: true };
 
-describe('the playground', { timeout: 300_000, concurrency: 3 }, () => {
+describe('the playground', { timeout: 300_000, concurrency: 5 }, () => {
   /** @type {Server} */
   let server;
   /** @type {import('playwright-core').Browser} */
@@ -214,7 +214,7 @@ describe('the playground', { timeout: 300_000, concurrency: 3 }, () => {
   });
 });
 
-describe('the playground and its server', { timeout: 300_000, concurrency: 3 }, () => {
+describe('the playground and its server', { timeout: 300_000, concurrency: 5 }, () => {
   /** @type {import('playwright-core').Browser} */
   let browser;
   before(async () => (browser = await launch()));
