@@ -10,7 +10,7 @@ use rejoin_core::record::Record;
 use rejoin_core::state::{
     Ack, AckRefused, Append, AppendRefused, Appended, Attach, AttachRefused, Attached, Create,
     Detach, End, EndRefused, Enter, EnterRefused, Entered, Keep, LeaseHeld, NewToken, Renew,
-    RenewRefused, Renewed, Restore, RestoreRefused, SessionOver, Stale, TakeLease,
+    RenewRefused, Renewed, Restore, RestoreRefused, SessionOver, Stale, TakeLease, Tokens,
 };
 use rejoin_core::{Generation, InSeq, Principal, Seq, SessionId, Term, Timestamp};
 use tokio::sync::oneshot;
@@ -152,6 +152,10 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         token: NewToken,
         now: Timestamp,
     ) -> Result<(), Failure<SessionOver>>;
+
+    /// The reconnect tokens of a session, for people to look at: it may be a moment ahead of what is
+    /// durable, so nothing may be decided by it. Nothing if the session is unknown.
+    async fn tokens(&self, id: &SessionId) -> Result<Option<Tokens>, Unavailable>;
 
     /// Uses a token to renew a session without attaching to it.
     async fn renew(&self, id: &SessionId, renew: Renew) -> Result<Renewed, Failure<RenewRefused>>;

@@ -13,7 +13,7 @@ use rejoin_core::state::{
     self, Ack, AckRefused, Append, AppendRefused, Appended, Attach, AttachRefused, Attached,
     Create, Detach, End, EndRefused, Enter, EnterRefused, Entered, Keep, LeaseHeld, NewToken,
     Renew, RenewRefused, Renewed, Restore, RestoreRefused, Restored, SessionOver, SessionState,
-    Stale, TakeLease,
+    Stale, TakeLease, Tokens,
 };
 use rejoin_core::{InSeq, Principal, Seq, SessionId, Term, Timestamp};
 
@@ -312,6 +312,10 @@ impl Store for MemoryStore {
         now: Timestamp,
     ) -> Result<(), Failure<SessionOver>> {
         self.change(id, None, |session| session.put_token(token, now))
+    }
+
+    async fn tokens(&self, id: &SessionId) -> Result<Option<Tokens>, Unavailable> {
+        self.view(id, |session| session.tokens.clone())
     }
 
     async fn renew(&self, id: &SessionId, renew: Renew) -> Result<Renewed, Failure<RenewRefused>> {

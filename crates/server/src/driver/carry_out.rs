@@ -21,6 +21,7 @@ use crate::error::{EndError, append_refused, flatten};
 use crate::hook::Lifecycle;
 use crate::outlet::NotPut;
 use crate::shared::Shared;
+use crate::timeline::Happening;
 
 impl Driver {
     pub(super) fn carry_out_all(&mut self) {
@@ -112,6 +113,7 @@ impl Driver {
                 Err(Failure::Unavailable(unavailable)) => return Done::Failed(unavailable),
             }
             shared.metrics.parked();
+            shared.noted(&id, detach.generation, Happening::Parked);
             shared.deadline_set(detach.now + detach.keep_for);
             match (&shared.hook, then) {
                 (Some(_), _) => {

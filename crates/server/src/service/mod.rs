@@ -171,7 +171,7 @@ impl Service {
     }
 
     /// Since when it has been running.
-    pub(crate) fn began(&self) -> Timestamp {
+    pub fn started(&self) -> Timestamp {
         self.inner.started
     }
 

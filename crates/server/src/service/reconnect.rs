@@ -23,6 +23,7 @@ use super::{Denial, Service, TokenProblem, Visitor, transport_word};
 use crate::attachment::{Attachment, Told};
 use crate::random;
 use crate::sessions::Client;
+use crate::timeline::Return;
 
 /// The budgets of attempts.
 #[derive(Debug)]
@@ -169,6 +170,8 @@ impl Service {
             Some(Gap::PositionUnknown) | None => 0,
         };
         self.sessions().counted().returned(away, replayed, lost);
+        let gap = confirmed.gap;
+        self.sessions().came_back(&confirmed.record, Return { away, replayed, gap, lost });
     }
 
     /// With a token that has expired and is good otherwise.

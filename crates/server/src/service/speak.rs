@@ -103,6 +103,13 @@ impl Service {
         Ok(self.sessions().send(id, EntryKind::Message, message_id, body).await?)
     }
 
+    /// Ends a session's agent as a crash would, for another to go on; says whether there was one.
+    pub async fn restart_agent(&self, visitor: &Visitor, id: &SessionId) -> Result<bool, Denial> {
+        let record = self.active(visitor, id).await?;
+        agents_only(&record)?;
+        Ok(self.sessions().restart_agent(id).await)
+    }
+
     /// Publishes into a session's out log, on behalf of its agent.
     pub async fn publish(
         &self,

@@ -9,7 +9,7 @@ use rejoin::core::record::Record;
 use rejoin::core::state::{
     Ack, AckRefused, Append, AppendRefused, Appended, Attach, AttachRefused, Attached, Create,
     Detach, End, EndRefused, Enter, EnterRefused, Entered, Keep, LeaseHeld, NewToken, Renew,
-    RenewRefused, Renewed, Restore, RestoreRefused, SessionOver, Stale, TakeLease,
+    RenewRefused, Renewed, Restore, RestoreRefused, SessionOver, Stale, TakeLease, Tokens,
 };
 use rejoin::core::{InSeq, Principal, Seq, SessionId, Term, Timestamp};
 use rejoin::store::audit::{AuditPage, AuditQuery, AuditRecord};
@@ -201,6 +201,10 @@ impl Store for FailingStore {
     ) -> Result<(), Failure<SessionOver>> {
         self.write().await?;
         self.inner.put_token(id, token, now).await
+    }
+    async fn tokens(&self, id: &SessionId) -> Result<Option<Tokens>, Unavailable> {
+        self.works()?;
+        self.inner.tokens(id).await
     }
     async fn renew(&self, id: &SessionId, renew: Renew) -> Result<Renewed, Failure<RenewRefused>> {
         self.write().await?;

@@ -67,7 +67,7 @@ use rejoin_core::state::{
     Ack, AckRefused, Append, AppendRefused, Appended, Attach, AttachRefused, Attached, Create,
     Detach, End, EndRefused, Enter, EnterRefused, Entered, Keep, LeaseHeld, NewToken, Renew,
     RenewRefused, Renewed, Restore, RestoreRefused, SessionOver, SessionState, Stale, TakeLease,
-    TokenFault,
+    TokenFault, Tokens,
 };
 use rejoin_core::{InSeq, Principal, Seq, SessionId, Term, Timestamp};
 use tokio::sync::oneshot;
@@ -389,6 +389,10 @@ impl Store for EmbeddedStore {
         let change =
             move |session: &mut SessionState<Piece>| row_if_ok(session.put_token(token, now));
         self.change(id, Touches::Record, None, change).await
+    }
+
+    async fn tokens(&self, id: &SessionId) -> Result<Option<Tokens>, Unavailable> {
+        self.view(id, |session| session.state.tokens.clone())
     }
 
     async fn renew(&self, id: &SessionId, renew: Renew) -> Result<Renewed, Failure<RenewRefused>> {

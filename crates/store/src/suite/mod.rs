@@ -214,6 +214,7 @@ suite! {
             renewing_needs_the_owner_and_a_living_session,
             a_token_reused_to_renew_revokes_all,
             of_twenty_uses_at_once_all_get_the_same_answer_and_one_counts,
+            the_tokens_of_a_session_can_be_looked_at,
         }
         inbox {
             messages_are_numbered_from_one_and_come_back_in_order,
