@@ -27,8 +27,12 @@ let close = () => {};
 /** @type {Scene} */
 const scene = {
   failed(error) {
-    if (error instanceof api.Refused && error.isAboutKey) return askForKey('The server does not take this key any more.');
-    say(trouble, error instanceof api.Refused ? `${error.message} Trying again …` : `This page has a fault: ${error}`);
+    if (error instanceof api.Refused && error.isAboutKey)
+      return askForKey('The server does not take this key any more.');
+    say(
+      trouble,
+      error instanceof api.Refused ? `${error.message} Trying again …` : `This page has a fault: ${error}`,
+    );
     trouble.hidden = false;
     if (!(error instanceof api.Refused)) throw error;
   },
@@ -44,7 +48,9 @@ async function begin(given = false) {
     overview = await api.overview();
   } catch (error) {
     if (error instanceof api.Refused && error.isAboutKey) {
-      return askForKey(given ? 'The server does not know this key.' : 'The server does not take this key any more.');
+      return askForKey(
+        given ? 'The server does not know this key.' : 'The server does not take this key any more.',
+      );
     }
     scene.failed(error);
     if (error instanceof api.Refused && error.status !== 403) setTimeout(begin, 3000);
@@ -64,7 +70,10 @@ function greet(caller) {
   who.hidden = caller === null;
   if (!caller) return;
   const leave = h('button', { type: 'button', class: 'plain small', onclick: () => askForKey('') }, 'Forget key');
-  who.replaceChildren(h('span', { class: 'quiet small' }, `${caller.principal}${caller.admin ? ' (admin)' : ''}`), leave);
+  who.replaceChildren(
+    h('span', { class: 'quiet small' }, `${caller.principal}${caller.admin ? ' (admin)' : ''}`),
+    leave,
+  );
 }
 
 /** @param {string} problem */
@@ -73,7 +82,14 @@ function askForKey(problem) {
   close();
   close = () => {};
   [tabs.hidden, who.hidden, trouble.hidden] = [true, true, true];
-  const input = h('input', { id: 'key', type: 'password', required: true, autocomplete: 'off', spellcheck: false, 'aria-describedby': problem ? 'problem about' : 'about' });
+  const input = h('input', {
+    id: 'key',
+    type: 'password',
+    required: true,
+    autocomplete: 'off',
+    spellcheck: false,
+    'aria-describedby': problem ? 'problem about' : 'about',
+  });
   const form = h(
     'form',
     { class: 'card ask', onsubmit: (/** @type {SubmitEvent} */ event) => enter(event, input) },

@@ -19,10 +19,20 @@ const AGAIN = 1500;
 
 export class Events {
   count = h('span', { class: 'quiet small' });
-  pause = h('button', { type: 'button', class: 'small', 'aria-pressed': 'false', onclick: () => this.hold(!this.held) }, 'Pause');
+  pause = h(
+    'button',
+    { type: 'button', class: 'small', 'aria-pressed': 'false', onclick: () => this.hold(!this.held) },
+    'Pause',
+  );
   table = h('div', { class: 'table events', role: 'table', 'aria-label': 'Events', tabindex: 0 }, columns());
   rows = new Rows(this.table, { make: () => this.row(), fill: (row, index) => this.fill(row, index) });
-  detail = h('pre', { class: 'detail', tabindex: 0, hidden: true, role: 'group', 'aria-label': 'The event, whole' });
+  detail = h('pre', {
+    class: 'detail',
+    tabindex: 0,
+    hidden: true,
+    role: 'group',
+    'aria-label': 'The event, whole',
+  });
   empty = h('p', { class: 'empty quiet' }, 'Nothing yet.');
   element = h(
     'section',
@@ -110,7 +120,10 @@ export class Events {
   draw() {
     this.timer = 0;
     this.empty.hidden = this.total > 0;
-    say(this.count, this.held ? `${number(this.total - this.heldAt)} more since then` : several(this.total, 'event'));
+    say(
+      this.count,
+      this.held ? `${number(this.total - this.heldAt)} more since then` : several(this.total, 'event'),
+    );
     if (this.held) return;
     this.rows.resize(this.shown.length);
     this.rows.toEnd();
@@ -165,7 +178,11 @@ export class Events {
 
 function columns() {
   const cells = ['Seq', 'Time', 'Event', 'Content'].map((name) => h('div', { role: 'columnheader' }, name));
-  return h('div', { class: 'head', role: 'rowgroup' }, h('div', { class: 'row', role: 'row', 'aria-rowindex': 1 }, ...cells));
+  return h(
+    'div',
+    { class: 'head', role: 'rowgroup' },
+    h('div', { class: 'row', role: 'row', 'aria-rowindex': 1 }, ...cells),
+  );
 }
 
 /** @type {WeakMap<api.Sent, Envelope>} */
@@ -182,7 +199,8 @@ function read(sent) {
 }
 
 /** @param {api.Gap} gap */
-const missing = (gap) => (gap.from === null ? 'Events are missing' : `${gap.from} to ${gap.to} are not held any more`);
+const missing = (gap) =>
+  gap.from === null ? 'Events are missing' : `${gap.from} to ${gap.to} are not held any more`;
 
 /** @param {unknown} content */
 function brief(content) {

@@ -11,9 +11,13 @@ import { clock, moment, number, serverNow, several, short, size, span } from './
 /** How often it is asked. */
 const EVERY = 2500;
 
-/** What can be shown: its name, its minutes, and into how many stretches of time it is divided. Each stretch is longer than
- *  the time between two samples, so that none is empty. */
-const RANGES = /** @type {const} */ ([['5 min', 5, 40], ['15 min', 15, 60], ['1 h', 60, 60]]);
+/** What can be shown: its name, its minutes, and into how many stretches of time it is divided. Each stretch is longer
+ *  than the time between two samples, so that none is empty. */
+const RANGES = /** @type {const} */ ([
+  ['5 min', 5, 40],
+  ['15 min', 15, 60],
+  ['1 h', 60, 60],
+]);
 
 /** Samples of a caller's own sessions that are kept. */
 const OWN = 1500;
@@ -29,7 +33,9 @@ export function showOverview(place, scene) {
 }
 
 class OverviewPage {
-  tiles = new Map(/** @type {const} */ (['attached', 'parked', 'closed', 'expired']).map((state) => [state, tile(state)]));
+  tiles = new Map(
+    /** @type {const} */ (['attached', 'parked', 'closed', 'expired']).map((state) => [state, tile(state)]),
+  );
   facts = h('p', { class: 'quiet small' });
   ranges = RANGES.map(([name, minutes, bins]) => ({
     minutes,
@@ -74,7 +80,11 @@ class OverviewPage {
   }
 
   begin() {
-    this.poll = poll(() => this.ask(), EVERY, (error) => this.scene.failed(error));
+    this.poll = poll(
+      () => this.ask(),
+      EVERY,
+      (error) => this.scene.failed(error),
+    );
   }
 
   /** @param {number} minutes */
@@ -138,17 +148,29 @@ class OverviewPage {
       plot.show({ from, to, bins, traces });
     show(this.plots.sessions, [
       { name: 'parked', color: 'quiet', shape: 'area', values: series.levels(last, (sample) => sample.parked) },
-      { name: 'attached', color: 'accent', shape: 'area', values: series.levels(last, (sample) => sample.attached) },
+      {
+        name: 'attached',
+        color: 'accent',
+        shape: 'area',
+        values: series.levels(last, (sample) => sample.attached),
+      },
     ]);
     if (!this.whole) return;
     show(this.plots.outcomes, series.outcomes(last));
-    show(this.plots.away, quantiles(last, (sample) => sample.away, this.whole.away_bounds, 'again'));
+    show(
+      this.plots.away,
+      quantiles(last, (sample) => sample.away, this.whole.away_bounds, 'again'),
+    );
     show(this.plots.replays, [
       { name: 'replayed', color: 'again', shape: 'bar', values: series.growth(last, (sample) => sample.replayed) },
       { name: 'lost', color: 'bad', shape: 'bar', values: series.growth(last, (sample) => sample.lost) },
     ]);
     const bounds = this.whole.commit_bounds;
-    if (bounds) show(this.plots.commits, quantiles(last, (sample) => sample.commits, bounds, 'accent'));
+    if (bounds)
+      show(
+        this.plots.commits,
+        quantiles(last, (sample) => sample.commits, bounds, 'accent'),
+      );
     say(this.reasons, refusals(last));
   }
 

@@ -24,7 +24,13 @@ export class Plot {
     this.legend = h('ul', { class: 'legend' });
     this.when = h('span', { class: 'quiet small when' });
     const heading = h('h3', {}, title, ' ', h('span', { class: 'quiet' }, unit));
-    this.element = h('figure', { class: 'card plot' }, h('figcaption', {}, heading, this.when), this.svg, this.legend);
+    this.element = h(
+      'figure',
+      { class: 'card plot' },
+      h('figcaption', {}, heading, this.when),
+      this.svg,
+      this.legend,
+    );
     this.title = title;
     /** @type {Data|null} */
     this.data = null;
@@ -60,7 +66,12 @@ export class Plot {
     const scale = this.scale(data);
     const inside = this.width - EDGE.left - EDGE.right;
     const x = (/** @type {number} */ bin) => EDGE.left + (bin / data.bins) * inside;
-    this.svg.replaceChildren(...this.grid(scale), ...times(data, x), ...marks(data, x, scale.y), ...this.pointer(x));
+    this.svg.replaceChildren(
+      ...this.grid(scale),
+      ...times(data, x),
+      ...marks(data, x, scale.y),
+      ...this.pointer(x),
+    );
     this.read(data);
   }
 
@@ -99,7 +110,13 @@ export class Plot {
     const label = `${this.title}: ${entries.map(({ trace, text }) => `${trace.name} ${text}`).join(', ')}`;
     this.svg.setAttribute('aria-label', label);
     const items = entries.map(({ trace, text }) =>
-      h('li', {}, h('span', { class: `swatch ${trace.color}`, 'aria-hidden': 'true' }), `${trace.name} `, h('b', {}, text)),
+      h(
+        'li',
+        {},
+        h('span', { class: `swatch ${trace.color}`, 'aria-hidden': 'true' }),
+        `${trace.name} `,
+        h('b', {}, text),
+      ),
     );
     this.legend.replaceChildren(...items);
   }
@@ -167,12 +184,14 @@ function marks(data, x, y) {
   return data.traces.flatMap((trace) => {
     if (trace.shape === 'bar') return bars(trace, stacked, x, y);
     const path = line(trace.values, x, y);
-    const under = trace.shape === 'area' ? [s('path', { class: `area ${trace.color}`, d: area(trace.values, x, y) })] : [];
+    const under =
+      trace.shape === 'area' ? [s('path', { class: `area ${trace.color}`, d: area(trace.values, x, y) })] : [];
     return [...under, s('path', { class: `line ${trace.color}`, d: path }), ...alone(trace, x, y)];
   });
 }
 
-/** @param {Trace} trace @param {number[]} stacked @param {(bin: number) => number} x @param {(value: number) => number} y */
+/** @param {Trace} trace @param {number[]} stacked @param {(bin: number) => number} x
+ *  @param {(value: number) => number} y */
 function bars(trace, stacked, x, y) {
   const drawn = [];
   const width = Math.max(1, x(1) - x(0) - 1);
@@ -216,7 +235,9 @@ function area(values, x, y) {
     const known = (values[bin] ?? null) !== null;
     if (known && from < 0) from = bin;
     if (known || from < 0) continue;
-    const points = values.slice(from, bin).map((value, index) => `L${x(from + index + 0.5).toFixed(1)} ${y(value ?? 0).toFixed(1)}`);
+    const points = values
+      .slice(from, bin)
+      .map((value, index) => `L${x(from + index + 0.5).toFixed(1)} ${y(value ?? 0).toFixed(1)}`);
     path += `M${x(from + 0.5).toFixed(1)} ${y(0)}${points.join('')}L${x(bin - 0.5).toFixed(1)} ${y(0)}Z`;
     from = -1;
   }

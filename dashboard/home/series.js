@@ -85,9 +85,18 @@ export function quantile(counts, bounds, share) {
 export function outcomes(last) {
   const of = (/** @type {(reason: string) => boolean} */ counts) => (/** @type {Sample} */ sample) =>
     Object.entries(sample.reconnects).reduce((sum, [reason, count]) => sum + (counts(reason) ? count : 0), 0);
-  const came = growth(last, of((reason) => reason === 'reconnected'));
-  const turned = growth(last, of((reason) => SERVER.includes(reason)));
-  const refused = growth(last, of((reason) => reason !== 'reconnected' && !SERVER.includes(reason)));
+  const came = growth(
+    last,
+    of((reason) => reason === 'reconnected'),
+  );
+  const turned = growth(
+    last,
+    of((reason) => SERVER.includes(reason)),
+  );
+  const refused = growth(
+    last,
+    of((reason) => reason !== 'reconnected' && !SERVER.includes(reason)),
+  );
   return [
     { name: 'back', color: 'accent', shape: 'bar', values: came },
     { name: 'refused', color: 'warn', shape: 'bar', values: refused },

@@ -4,10 +4,11 @@ import * as api from './api.js';
 import { confirm } from './confirm.js';
 import { facts, h, say } from './dom.js';
 import { Events } from './events.js';
+import { audit, gauge, nothing, tokens } from './parts.js';
 import { poll } from './poll.js';
 import { entries } from './story.js';
 import { list, strip } from './timeline.js';
-import { about, ago, moment, number, several, size, stateOf, until } from './words.js';
+import { about, ago, moment, number, size, stateOf, until } from './words.js';
 
 const EVERY = 1500;
 
@@ -79,7 +80,11 @@ class SessionPage {
   }
 
   begin() {
-    this.poll = poll(() => this.look(), EVERY, (error) => this.failed(error));
+    this.poll = poll(
+      () => this.look(),
+      EVERY,
+      (error) => this.failed(error),
+    );
   }
 
   async look() {
@@ -113,11 +118,18 @@ class SessionPage {
   tell(record) {
     const state = stateOf(record);
     this.dot.className = `dot ${state}`;
-    say(this.word, record.ended_reason && record.ended_reason !== state ? `${state} (${record.ended_reason})` : state);
+    say(
+      this.word,
+      record.ended_reason && record.ended_reason !== state ? `${state} (${record.ended_reason})` : state,
+    );
     this.buttons.cut.disabled = !record.attached;
     this.buttons.state.disabled = record.status !== 'active';
     this.buttons.end.disabled = record.status !== 'active';
-    const life = record.attached ? 'not while attached' : record.status === 'active' ? until(record.expires_at) : moment(record.expires_at);
+    const life = record.attached
+      ? 'not while attached'
+      : record.status === 'active'
+        ? until(record.expires_at)
+        : moment(record.expires_at);
     this.facts.replaceChildren(
       facts([
         ['Principal', record.principal],
@@ -154,8 +166,13 @@ class SessionPage {
   async ask() {
     await this.act(async () => {
       const state = await api.state(this.id);
-      const copy = h('button', { type: 'button', class: 'small', onclick: () => void navigator.clipboard?.writeText(state.signed_state) }, 'Copy');
-      const sentence = `State as of event ${number(state.seq)}, sealed, ${size(state.state_size)}, good for ${state.expire_after_hours} h.`;
+      const copy = h(
+        'button',
+        { type: 'button', class: 'small', onclick: () => void navigator.clipboard?.writeText(state.signed_state) },
+        'Copy',
+      );
+      const { seq, state_size: bytes, expire_after_hours: hours } = state;
+      const sentence = `State as of event ${number(seq)}, sealed, ${size(bytes)}, good for ${hours} h.`;
       return h('span', { class: 'exported' }, sentence, ' ', copy, h('code', {}, state.signed_state));
     });
   }
@@ -209,76 +226,13 @@ function gone(error) {
 /** @param {string} title @param {string} name @param {...Node} children */
 function panel(title, name, ...children) {
   const id = `${name}-title`;
-  return h('section', { class: `card panel ${name}`, 'aria-labelledby': id }, h('header', {}, h('h2', { id }, title)), ...children);
+  return h(
+    'section',
+    { class: `card panel ${name}`, 'aria-labelledby': id },
+    h('header', {}, h('h2', { id }, title)),
+    ...children,
+  );
 }
 
 /** @param {string} at */
 const when = (at) => h('time', { datetime: at, title: moment(at) }, ago(at));
-
-/** @param {string} sentence */
-const nothing = (sentence) => h('p', { class: 'empty quiet' }, sentence);
-
-/** How full the buffer is. */
-function gauge() {
-  const bar = h('div', { class: 'fill' });
-  const meter = h('div', { class: 'meter', role: 'meter', 'aria-label': 'Buffer', 'aria-valuemin': 0, 'aria-valuemax': 100, 'aria-valuenow': 0 }, bar);
-  const percent = h('b', {}, '–');
-  const held = h('span', {}, '–');
-  const head = h('span', {}, '–');
-  const unacked = h('span', {}, '–');
-  const element = h(
-    'div',
-    { class: 'gauge' },
-    h('p', {}, 'Buffer ', percent),
-    meter,
-    facts([['Held', held], ['Newest event', head], ['Not acked', unacked]]),
-  );
-  return {
-    element,
-    /** @param {number} seq */
-    head: (seq) => say(head, number(seq)),
-    /** @param {api.Health|null} health @param {api.SessionRecord} record */
-    show: (health, record) => {
-      const used = Math.min(100, health?.buffer_usage_percent ?? 0);
-      bar.style.width = `${used}%`;
-      bar.classList.toggle('high', used >= 90);
-      meter.setAttribute('aria-valuenow', String(Math.round(used)));
-      say(percent, `${health ? health.buffer_usage_percent.toFixed(used < 10 ? 1 : 0) : 0} %`);
-      say(held, health ? `${several(health.buffer_size, 'event')}, ${size(health.buffer_bytes)}` : 'nothing');
-      say(head, number(record.last_seq));
-      say(unacked, number(health?.unacked_events ?? 0));
-    },
-  };
-}
-
-/** @param {api.TokenTimes[]} known */
-function tokens(known) {
-  if (known.length === 0) return nothing('None.');
-  const items = known.map(({ state, expires_at: expires, used_at: used }) =>
-    h(
-      'li',
-      { class: state },
-      h('span', { class: 'badge' }, state),
-      used ? ` ${moment(used)}` : state === 'live' ? ` expires ${until(expires)}` : ` ${moment(expires)}`,
-    ),
-  );
-  return h('ul', { class: 'plainlist' }, ...items);
-}
-
-/** @param {api.AuditRecord[]} records */
-function audit(records) {
-  if (records.length === 0) return nothing('No attempts to come back.');
-  const names = ['Time', 'Outcome', 'Over', 'From', 'By'];
-  const rows = records.map((record) =>
-    h(
-      'tr',
-      {},
-      h('td', {}, moment(record.at)),
-      h('td', {}, h('span', { class: record.success ? 'good' : 'bad' }, record.reason), record.action === 'reconnect' ? null : ` (${record.action})`),
-      h('td', {}, record.transport),
-      h('td', {}, record.address ?? '–'),
-      h('td', {}, record.principal),
-    ),
-  );
-  return h('table', {}, h('thead', {}, h('tr', {}, ...names.map((name) => h('th', { scope: 'col' }, name)))), h('tbody', {}, ...rows));
-}

@@ -118,7 +118,12 @@ class Sessions {
   narrow({ text = this.text, state = this.state }) {
     [this.text, this.state] = [text, state];
     this.press();
-    const query = new URLSearchParams([['q', text.trim()], ['state', state]].filter(([, value]) => value));
+    const query = new URLSearchParams(
+      [
+        ['q', text.trim()],
+        ['state', state],
+      ].filter(([, value]) => value),
+    );
     history.replaceState(null, '', `#/sessions${query.size ? `?${query}` : ''}`);
     this.table.scrollTop = 0;
     this.askSoon();
@@ -180,7 +185,11 @@ class Sessions {
 function columns() {
   const names = ['State', 'Session', 'Principal', 'Client', 'Last activity', 'Events', 'Unacked', 'Reconnects'];
   const cells = names.map((name) => h('div', { role: 'columnheader' }, name));
-  return h('div', { class: 'head', role: 'rowgroup' }, h('div', { class: 'row', role: 'row', 'aria-rowindex': 1 }, ...cells));
+  return h(
+    'div',
+    { class: 'head', role: 'rowgroup' },
+    h('div', { class: 'row', role: 'row', 'aria-rowindex': 1 }, ...cells),
+  );
 }
 
 function row() {

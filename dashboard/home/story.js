@@ -45,7 +45,10 @@ function resume(entry, moment) {
   if (!gap) return;
   entry.gap = true;
   if (gap.from === null) entry.details.push('gap: the client’s position was not known');
-  else entry.details.push(`gap: ${gap.from} to ${gap.to} evicted, ${lost ? several(lost, 'event') + ' lost' : 'covered by the state'}`);
+  else
+    entry.details.push(
+      `gap: ${gap.from} to ${gap.to} evicted, ${lost ? several(lost, 'event') + ' lost' : 'covered by the state'}`,
+    );
 }
 
 /** @param {Moment} moment @param {Entry|undefined} last @returns {Entry} */
@@ -87,11 +90,13 @@ function attempt(record) {
   if (record.success && record.transport === 'http') {
     return { ...base, kind: 'made', title: 'Renewed by a token', details: [over] };
   }
-  if (record.success) return { ...base, kind: 'resumed', title: 'Came back', details: [over, 'before the server was started'] };
+  if (record.success)
+    return { ...base, kind: 'resumed', title: 'Came back', details: [over, 'before the server was started'] };
   return { ...base, kind: 'refused', title: 'Refused', details: [record.reason, over] };
 }
 
-/** From when to when somebody was attached. @param {Entry[]} entries @param {number} to @returns {[number, number][]} */
+/** From when to when somebody was attached.
+ *  @param {Entry[]} entries @param {number} to @returns {[number, number][]} */
 export function stays(entries, to) {
   /** @type {[number, number][]} */
   const stays = [];

@@ -8,15 +8,23 @@ import { moment, serverNow, several } from './words.js';
 
 /** The entries as a list, the latest first. @param {Entry[]} entries */
 export function list(entries) {
-  const items = entries.toReversed().map(({ at, kind, title, generation, details, gap }) =>
-    h(
-      'li',
-      { class: `${kind}${gap ? ' gap' : ''}` },
-      h('time', { datetime: new Date(at).toISOString(), class: 'quiet' }, moment(at)),
-      h('span', { class: 'mark', 'aria-hidden': 'true' }),
-      h('span', {}, h('b', {}, title), generation ? h('span', { class: 'generation' }, `generation ${generation}`) : null, details.length ? ` ${details.join(', ')}` : null),
-    ),
-  );
+  const items = entries
+    .toReversed()
+    .map(({ at, kind, title, generation, details, gap }) =>
+      h(
+        'li',
+        { class: `${kind}${gap ? ' gap' : ''}` },
+        h('time', { datetime: new Date(at).toISOString(), class: 'quiet' }, moment(at)),
+        h('span', { class: 'mark', 'aria-hidden': 'true' }),
+        h(
+          'span',
+          {},
+          h('b', {}, title),
+          generation ? h('span', { class: 'generation' }, `generation ${generation}`) : null,
+          details.length ? ` ${details.join(', ')}` : null,
+        ),
+      ),
+    );
   return h('ol', { class: 'moments' }, ...items);
 }
 
@@ -32,15 +40,28 @@ export function strip(entries) {
     s('rect', { class: 'stay', x: x(begin), y: 9, width: Math.max(2, x(end) - x(begin)), height: 16, rx: 2 }),
   );
   const marks = entries.filter((entry) => entry.kind === 'refused' || entry.gap);
-  const drawn = marks.map((entry) => s('rect', { class: entry.gap ? 'lost' : 'no', x: x(entry.at) - 1.5, y: 3, width: 3, height: 28 }));
+  const drawn = marks.map((entry) =>
+    s('rect', { class: entry.gap ? 'lost' : 'no', x: x(entry.at) - 1.5, y: 3, width: 3, height: 28 }),
+  );
   const label = `Attached ${several(spans.length, 'time')} between ${moment(from)} and ${moment(to)}`;
   const picture = s(
     'svg',
-    { class: 'strip', viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: 'none', role: 'img', 'aria-label': label },
+    {
+      class: 'strip',
+      viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
+      preserveAspectRatio: 'none',
+      role: 'img',
+      'aria-label': label,
+    },
     s('rect', { class: 'life', x: 0, y: 15, width: WIDTH, height: 4, rx: 2 }),
     ...spans,
     ...drawn,
   );
-  const ends = h('div', { class: 'ends quiet small' }, h('span', {}, moment(from)), h('span', {}, over ? moment(over) : 'now'));
+  const ends = h(
+    'div',
+    { class: 'ends quiet small' },
+    h('span', {}, moment(from)),
+    h('span', {}, over ? moment(over) : 'now'),
+  );
   return h('div', {}, picture, ends);
 }

@@ -37,7 +37,10 @@ describe('the dashboard for everybody', { timeout: 120_000 }, () => {
   const views = () => [
     ['#/', (page) => page.getByRole('img', { name: /^Commit time: median/ }).waitFor()],
     ['#/sessions', (page) => page.getByRole('table').getByRole('link').first().waitFor()],
-    [`#/sessions/${id}`, (page) => page.getByRole('group', { name: 'Attempts to come back' }).locator('td').first().waitFor()],
+    [
+      `#/sessions/${id}`,
+      (page) => page.getByRole('group', { name: 'Attempts to come back' }).locator('td').first().waitFor(),
+    ],
   ];
 
   for (const colorScheme of /** @type {const} */ (['light', 'dark'])) {

@@ -16,7 +16,7 @@ const column = (page, name, cell) =>
 /** Waits until something is so. @template T @param {() => Promise<T>} read @param {T} expected */
 async function becomes(read, expected) {
   let seen;
-  for (const deadline = Date.now() + 15_000; Date.now() < deadline; ) {
+  for (const deadline = Date.now() + 15_000; Date.now() < deadline;) {
     seen = await read();
     try {
       assert.deepEqual(seen, expected);
@@ -45,7 +45,8 @@ describe('the dashboard', { timeout: 240_000 }, () => {
     await server.end();
   });
 
-  /** @param {import('node:test').TestContext} t @param {string} [hash] @param {Parameters<typeof openTab>[2]} [options] */
+  /** @param {import('node:test').TestContext} t @param {string} [hash]
+   *  @param {Parameters<typeof openTab>[2]} [options] */
   async function open(t, hash = '', options = {}) {
     const page = await openTab(t, browser, options);
     await page.goto(`${server.http}/${hash}`);

@@ -21,8 +21,8 @@ async function fill(backend) {
   await Promise.all(Array.from({ length: 64 }, worker));
 }
 
-/** Publishes at the rate until stopped. @param {Backend} backend @param {string} id @returns {() => Promise<number>} stops; says how
- *  many a second there were */
+/** Publishes at the rate until stopped. @param {Backend} backend @param {string} id
+ *  @returns {() => Promise<number>} stops; says how many a second there were */
 function publishing(backend, id) {
   const [began, pieces] = [performance.now(), 20];
   let [sent, stopped] = [0, false];
@@ -69,7 +69,8 @@ const firstPaint = (page) =>
 /** @param {import('playwright-core').Page} page milliseconds since it was asked for */
 const since = (page) => page.evaluate(() => performance.now());
 
-/** Opens a view and says when what was there. @param {import('playwright-core').Page} page @param {string} url @param {() => Promise<unknown>} drawn */
+/** Opens a view and says when what was there.
+ *  @param {import('playwright-core').Page} page @param {string} url @param {() => Promise<unknown>} drawn */
 async function opening(page, url, drawn) {
   await page.goto('about:blank');
   await page.goto(url, { waitUntil: 'commit' });
@@ -87,7 +88,7 @@ async function check(page) {
     () =>
       new Promise((resolve) =>
         setTimeout(() => {
-          for (const until = performance.now() + 150; performance.now() < until; );
+          for (const until = performance.now() + 150; performance.now() < until;);
           setTimeout(resolve, 200);
         }),
       ),
@@ -112,20 +113,29 @@ try {
   const task = (/** @type {string} */ what, /** @type {number[]} */ durations) =>
     report.push({ what, value: durations.length ? `${Math.round(longest(durations))} ms` : 'under 50 ms' });
 
-  const overview = await opening(page, `${server.http}/#/`, () => page.getByRole('img', { name: /^Sessions: parked 1/ }).waitFor());
+  const overview = await opening(page, `${server.http}/#/`, () =>
+    page.getByRole('img', { name: /^Sessions: parked 1/ }).waitFor(),
+  );
   row('overview: first contentful paint', overview.paint);
   row('overview: plots drawn', overview.whole);
-  const listing = await opening(page, `${server.http}/#/sessions`, () => page.getByText(`${(SESSIONS + 1).toLocaleString('en')} sessions`).waitFor());
+  const listing = await opening(page, `${server.http}/#/sessions`, () =>
+    page.getByText(`${(SESSIONS + 1).toLocaleString('en')} sessions`).waitFor(),
+  );
   row('list: first contentful paint', listing.paint);
   row('list: rows drawn', listing.whole);
   await page.evaluate(() => Object.assign(globalThis, { typed: performance.now() }));
   await page.getByRole('searchbox').fill('client-77');
   await page.getByText(/with “client-77”/).waitFor();
-  row('list: from typing to what was found', await page.evaluate(() => performance.now() - /** @type {any} */ (globalThis).typed));
+  row(
+    'list: from typing to what was found',
+    await page.evaluate(() => performance.now() - /** @type {any} */ (globalThis).typed),
+  );
   await page.getByRole('searchbox').fill('');
   await page.getByText(`${(SESSIONS + 1).toLocaleString('en')} sessions`).waitFor();
   for (let step = 1; step <= 40; step += 1) {
-    await page.getByRole('table').evaluate((table, share) => (table.scrollTop = table.scrollHeight * share), step / 40);
+    await page
+      .getByRole('table')
+      .evaluate((table, share) => (table.scrollTop = table.scrollHeight * share), step / 40);
     await page.waitForTimeout(50);
   }
   task('list: longest task, opening, searching, scrolling to its end', [...listing.long, ...(await tasks(page))]);
@@ -133,11 +143,15 @@ try {
   const stop = publishing(backend, id);
   await page.waitForTimeout((SECONDS / 2) * 1000);
   task('list: longest task with events arriving', await tasks(page));
-  const session = await opening(page, `${server.http}/#/sessions/${id}`, () => page.getByRole('table', { name: 'Events' }).getByRole('button').first().waitFor());
+  const session = await opening(page, `${server.http}/#/sessions/${id}`, () =>
+    page.getByRole('table', { name: 'Events' }).getByRole('button').first().waitFor(),
+  );
   row('session: first contentful paint', session.paint);
   row('session: first events drawn', session.whole);
   await page.waitForTimeout(SECONDS * 1000);
-  const seen = Number((await page.locator('.panel:has(.events) header .small').first().textContent())?.replace(/\D/g, ''));
+  const seen = Number(
+    (await page.locator('.panel:has(.events) header .small').first().textContent())?.replace(/\D/g, ''),
+  );
   const during = await tasks(page);
   const rate = await stop();
   row('session: events published', rate, 'a second');

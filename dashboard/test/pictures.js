@@ -33,7 +33,8 @@ for (let count = 0; count < 8; count += 1) clients.push(await attach(t, browser,
 const [client, ...others] = clients;
 const rest = (/** @type {number} */ seconds) => new Promise((resolve) => setTimeout(resolve, seconds * 1000));
 
-/** Somebody is away for a while and misses something. @param {typeof client} who @param {number} seconds @param {number} missed */
+/** Somebody is away for a while and misses something.
+ *  @param {typeof client} who @param {number} seconds @param {number} missed */
 async function away(who, seconds, missed) {
   await who.offline(true);
   await who.lost();
@@ -45,7 +46,7 @@ async function away(who, seconds, missed) {
 
 await backend.publish(client.id, 25);
 await away(client, 2, 7);
-for (const until = Date.now() + 1000 * DURATION; Date.now() < until; ) {
+for (const until = Date.now() + 1000 * DURATION; Date.now() < until;) {
   const who = others[Math.floor(Math.random() * others.length)];
   if (Math.random() < 0.6) await backend.call('POST', `/api/sessions/${who.id}/disconnect`);
   else await away(who, Math.random() * 6, Math.floor(Math.random() * 60));
@@ -61,8 +62,15 @@ function present(id, token) {
   return fetch(`${server.http}/api/sessions/${id}/reconnect`, { method: 'POST', body: JSON.stringify({ token }) });
 }
 
-const views = [['overview', '#/'], ['session', `#/sessions/${client.id}`], ['sessions', '#/sessions']];
-const sizes = /** @type {const} */ ([['', 1280, 800], ['-phone', 375, 720]]);
+const views = [
+  ['overview', '#/'],
+  ['session', `#/sessions/${client.id}`],
+  ['sessions', '#/sessions'],
+];
+const sizes = /** @type {const} */ ([
+  ['', 1280, 800],
+  ['-phone', 375, 720],
+]);
 for (const colorScheme of /** @type {const} */ (['light', 'dark'])) {
   for (const [size, width, height] of given ? sizes : sizes.slice(0, 1)) {
     const phone = size ? { hasTouch: true, isMobile: true, deviceScaleFactor: 2 } : {};

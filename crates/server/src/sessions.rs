@@ -188,7 +188,6 @@ impl Builder {
             service: OnceLock::new(),
         });
         shared.tasks.spawn(reaper::run(Arc::clone(&shared)));
-        shared.tasks.spawn(series::run(Arc::clone(&shared)));
         let parked = shared.store.parked_at_start();
         for Parked { id, generation } in &parked {
             shared.noted(id, *generation, Happening::ParkedByRestart);
@@ -391,9 +390,11 @@ impl Sessions {
     }
 
     /// Notes who serves them: whoever works for a session may need what only that can do. The first
-    /// one counts.
+    /// one counts. From now on there is somebody who may want to know how the server has been doing.
     pub(crate) fn served_by(&self, service: WeakService) {
-        let _ = self.shared.service.set(service);
+        if self.shared.service.set(service).is_ok() {
+            self.shared.tasks.spawn(series::run(Arc::clone(&self.shared)));
+        }
     }
 
     /// What is known in this process of MCP sessions.
@@ -449,6 +450,7 @@ impl Sessions {
     }
 
     /// How it has been doing since then, for up to an hour: a sample every five seconds, oldest first.
+    /// They are taken once a [`Service`](crate::service::Service) serves these sessions.
     pub fn samples(&self, after: Option<Timestamp>) -> Vec<Sample> {
         self.shared.series.after(after)
     }

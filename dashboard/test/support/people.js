@@ -62,12 +62,16 @@ export async function attach(t, browser, server) {
     session.on('event', () => {}); // what is handled is acked
     Object.assign(globalThis, { session });
     const connected = new Promise((resolve) => {
-      session.on('status', (/** @type {any} */ status) => status.state === 'connected' && resolve(status.session_id));
+      session.on(
+        'status',
+        (/** @type {any} */ status) => status.state === 'connected' && resolve(status.session_id),
+      );
     });
     void session.connect();
     return connected;
   }, server.url);
-  const lost = () => page.waitForFunction(() => /** @type {any} */ (globalThis).session.status.state !== 'connected');
+  const lost = () =>
+    page.waitForFunction(() => /** @type {any} */ (globalThis).session.status.state !== 'connected');
   return { id, offline: (off) => context.setOffline(off), lost };
 }
 
