@@ -11,16 +11,18 @@
 //! | `logged.rs` | how they stand in the two logs |
 //! | `hub.rs` | what the streams of a session share: presence, who reads which |
 //! | `gateway/` | between the logs and the server behind |
+//! | `parts.rs` | all of this, for other transports |
 //! | `upstream/` | the ways to reach a server: a child process, HTTP |
 
 mod gateway;
 mod hub;
 pub(crate) mod logged;
 pub(crate) mod message;
+pub mod parts;
 mod upstream;
 
-pub(crate) use gateway::Book;
 pub use gateway::Gateway;
+pub(crate) use gateway::Book;
 pub(crate) use hub::{Hub, Hubs, Present, Reading};
 
 /// The newest revision of MCP with sessions.

@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-pub(crate) use book::Book;
+pub use book::{Book, Handshake, Keeping, Written};
 
 use self::desk::Desk;
 use super::upstream::{Child, Http, Upstream};

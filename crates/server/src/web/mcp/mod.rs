@@ -14,9 +14,9 @@
 //! | `failure.rs` | what goes wrong, as HTTP and JSON-RPC say it |
 //! | `legacy/` | `/sse` and `/message` |
 
-mod event_id;
+pub(crate) mod event_id;
 mod failure;
-mod feed;
+pub(crate) mod feed;
 mod get;
 mod legacy;
 mod post;
