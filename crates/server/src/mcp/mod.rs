@@ -21,8 +21,8 @@ pub(crate) mod message;
 pub mod parts;
 mod upstream;
 
-pub use gateway::Gateway;
 pub(crate) use gateway::Book;
+pub use gateway::Gateway;
 pub(crate) use hub::{Hub, Hubs, Present, Reading};
 
 /// The newest revision of MCP with sessions.
