@@ -24,6 +24,8 @@ mod limits;
 mod live;
 mod manager;
 mod pending;
+#[cfg(test)]
+mod race;
 mod service;
 mod session_store;
 mod stream;

@@ -101,6 +101,9 @@ impl Worker for SessionWorker {
             let _ = self.sessions.end(&self.session).await; // it never began, so nobody can come back to it
         }
         begun?;
+        if self.is_over().await? {
+            return Err(Quit::TransportClosed); // it may have ended before anybody watched
+        }
         loop {
             match self.next(&mut context).await? {
                 Happened::Client(said) => self.on_client(said, &mut context).await?,
