@@ -70,6 +70,11 @@ impl Requests {
         self.0.remove(id)
     }
 
+    /// The ids of all of them.
+    pub(crate) fn ids(&self) -> Vec<RequestId> {
+        self.0.keys().cloned().collect()
+    }
+
     /// The stream of the newest one.
     fn newest(&self) -> Option<&StreamName> {
         self.0.values().max_by_key(|pending| pending.in_seq).map(|pending| &pending.stream)

@@ -5,7 +5,7 @@ use rejoin::Sessions;
 use rejoin::core::record::{Kind, Record};
 use rejoin::core::session::Publication;
 use rejoin::core::state::Keep;
-use rejoin::core::{Principal, SessionId};
+use rejoin::core::{Generation, Principal, SessionId};
 use rejoin::mcp::parts::{Book, Handshake, Keeping};
 use rejoin::store::{CreateRefused, Failure};
 use rmcp::transport::streamable_http_server::session::{
@@ -60,11 +60,12 @@ impl SessionStore for DurableSessionStore {
     async fn load(&self, session_id: &str) -> Result<Option<SessionState>, SessionStoreError> {
         let Some(record) = self.record(session_id).await? else { return Ok(None) };
         let Some(handshake) = self.book(&record).await?.handshake else { return Ok(None) };
-        // Whoever asks for a session uses it, also where a manager attaches nobody.
+        // Whoever asks for a session uses it, also where a manager attaches nobody. Where one does, how long the
+        // session is kept has been decided when its client went.
         let until =
             self.sessions.clock().now() + self.sessions.settings().session.lifetime.session_ttl;
         let keep = Keep { generation: record.generation, until };
-        if record.attached.is_none() && until > record.expires_at {
+        if record.generation == Generation::ZERO && until > record.expires_at {
             let _ = self.sessions.store().keep(record.id(), keep).await; // refused: its client is there by now
         }
         Ok(Some(SessionState::new(serde_json::from_str(handshake.params.get())?)))

@@ -101,20 +101,9 @@ impl Worker for SessionWorker {
             let _ = self.sessions.end(&self.session).await; // it never began, so nobody can come back to it
         }
         begun?;
-        if self.is_over().await? {
-            return Err(Quit::TransportClosed); // it may have ended before anybody watched
-        }
-        loop {
-            match self.next(&mut context).await? {
-                Happened::Client(said) => self.on_client(said, &mut context).await?,
-                Happened::Said(said) => self.on_said(said, &mut context).await?,
-                Happened::Stirred if self.is_over().await? => return Err(Quit::TransportClosed),
-                Happened::Quiet if self.is_idle() => {
-                    return Err(Quit::IdleTimeout(self.idle_ttl.unwrap_or_default()));
-                }
-                Happened::Stirred | Happened::Quiet => {}
-            }
-        }
+        let ended = self.work(&mut context).await;
+        self.give_up().await;
+        ended
     }
 }
 
@@ -198,6 +187,38 @@ impl SessionWorker {
             context.send_to_handler(message).await?;
         }
         Ok(())
+    }
+
+    /// Works until the handler or the session ends.
+    async fn work(&mut self, context: &mut Context) -> Result<(), Quit> {
+        if self.is_over().await? {
+            return Err(Quit::TransportClosed); // it may have ended before anybody watched
+        }
+        loop {
+            match self.next(context).await? {
+                Happened::Client(said) => self.on_client(said, context).await?,
+                Happened::Said(said) => self.on_said(said, context).await?,
+                Happened::Stirred if self.is_over().await? => return Err(Quit::TransportClosed),
+                Happened::Quiet if self.is_idle() => {
+                    return Err(Quit::IdleTimeout(self.idle_ttl.unwrap_or_default()));
+                }
+                Happened::Stirred | Happened::Quiet => {}
+            }
+        }
+    }
+
+    /// The handler has ended. Whoever waits for an answer of it is told, unless the server itself stops: then
+    /// the next one sees to it.
+    async fn give_up(&mut self) {
+        let mut events = Vec::new();
+        for id in self.requests.ids() {
+            events.extend(self.answer(&id, &words::outcome_unknown(id.clone())));
+        }
+        if !events.is_empty()
+            && let Err(error) = self.publish(events).await
+        {
+            tracing::debug!(session = %self.session, %error, "requests under way are left over");
+        }
     }
 
     async fn next(&mut self, context: &mut Context) -> Result<Happened, Quit> {

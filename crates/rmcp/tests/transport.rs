@@ -5,15 +5,17 @@ mod common;
 use std::sync::Arc;
 
 use common::{Events, Http, Tools, World};
+use futures_util::StreamExt as _;
 use http::{Method, StatusCode};
 use http_body_util::BodyExt as _;
 use rejoin_rmcp::DurableSessionManager;
 use rejoin_rmcp::core::record::{Ending, Status};
 use rejoin_rmcp::store::MemoryStore;
-use rmcp::model::{ErrorData, InitializeRequestParams, InitializeResult};
+use rmcp::model::{ClientJsonRpcMessage, ErrorData, InitializeRequestParams, InitializeResult};
 use rmcp::service::RequestContext;
 use rmcp::transport::StreamableHttpServerConfig;
 use rmcp::transport::streamable_http_server::StreamableHttpService;
+use rmcp::transport::streamable_http_server::session::SessionManager as _;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::{RoleServer, ServerHandler};
 use serde_json::{Value, json};
@@ -216,4 +218,33 @@ async fn a_request_id_that_is_under_way_is_not_taken_twice() {
     let refused = world.http.post(&session, list).await;
     assert_eq!(refused.status(), StatusCode::INTERNAL_SERVER_ERROR);
     assert!(world.is_alive(&session).await);
+}
+
+#[tokio::test]
+async fn a_call_whose_handler_ends_is_told_so_and_the_session_goes_on() {
+    let world = World::new(|builder| builder);
+    let manager = &world.manager;
+    let message =
+        |message: Value| -> ClientJsonRpcMessage { serde_json::from_value(message).unwrap() };
+    let (id, transport) = manager.create_session().await.unwrap();
+    let handler = Tools::factory()().unwrap();
+    let serving = tokio::spawn(async { rmcp::serve_server(handler, transport).await.unwrap() });
+    let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {},
+        "clientInfo": { "name": "a test", "version": "1" } });
+    let hello = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
+    manager.initialize_session(&id, message(hello)).await.unwrap();
+    let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+    manager.accept_message(&id, message(ready)).await.unwrap();
+    let handler = serving.await.unwrap();
+    let params = json!({ "name": "work", "arguments": { "seconds": 3_600 } });
+    let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+    let stream = manager.create_stream(&id, message(call)).await.unwrap();
+    handler.cancel().await.unwrap();
+    let events: Vec<_> = stream.collect().await;
+    let answer = events.last().and_then(|event| event.message.as_deref()).unwrap();
+    let answer = serde_json::to_value(answer).unwrap();
+    assert_eq!(answer["error"]["code"], -32050, "{answer}");
+
+    let mut events = world.http.call(&id, 2, "work", json!({})).await;
+    assert_eq!(events.result().await["result"]["content"][0]["text"], "run 1");
 }
