@@ -403,7 +403,7 @@ impl Sessions {
     }
 
     /// The name of this process among those that may run its sessions.
-    pub(crate) fn process(&self) -> &ProcessId {
+    pub fn process(&self) -> &ProcessId {
         &self.shared.process
     }
 

@@ -43,7 +43,7 @@ pub(crate) struct Hubs {
 
 /// What the streams of one session share.
 #[derive(Debug)]
-pub(crate) struct Hub {
+pub struct Hub {
     session: SessionId,
     state: Mutex<State>,
     /// Held while the attachment is made, so that one is made at a time.
@@ -78,11 +78,11 @@ struct Kept {
 
 /// Somebody is there, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Present(Arc<Hub>);
+pub struct Present(Arc<Hub>);
 
 /// The right to write a stream, until somebody else comes for it.
 #[derive(Debug)]
-pub(crate) struct Reading {
+pub struct Reading {
     hub: Arc<Hub>,
     stream: StreamName,
     replaced: Arc<Notify>,
@@ -178,7 +178,7 @@ impl Hubs {
 impl Hub {
     /// Says that somebody is there: the session is attached if it was not. Where `anew` is set it is
     /// attached again in any case, under the next generation: a stream has been replaced.
-    pub(crate) async fn enter(
+    pub async fn enter(
         self: &Arc<Self>,
         sessions: &Sessions,
         record: &Record,
@@ -228,17 +228,17 @@ impl Hub {
     }
 
     /// Whether somebody reads a stream.
-    pub(crate) fn is_read(&self, stream: &StreamName) -> bool {
+    pub fn is_read(&self, stream: &StreamName) -> bool {
         self.lock().readers.contains_key(stream)
     }
 
     /// Whether somebody reads any stream.
-    pub(crate) fn has_readers(&self) -> bool {
+    pub fn has_readers(&self) -> bool {
         !self.lock().readers.is_empty()
     }
 
     /// Whether somebody keeps an attachment.
-    pub(crate) fn is_attached(&self) -> bool {
+    pub fn is_attached(&self) -> bool {
         self.lock().attached.is_some()
     }
 
@@ -252,7 +252,7 @@ impl Hub {
     }
 
     /// How far the general stream has been read in this process.
-    pub(crate) fn general(&self) -> Option<Seq> {
+    pub fn general(&self) -> Option<Seq> {
         self.lock().general
     }
 
@@ -263,7 +263,7 @@ impl Hub {
     }
 
     /// The revision that client and server have agreed upon; nothing before they have.
-    pub(crate) async fn revision(&self, store: &dyn Store) -> Result<Option<&str>, Unavailable> {
+    pub async fn revision(&self, store: &dyn Store) -> Result<Option<&str>, Unavailable> {
         if self.revision.get().is_none() {
             let snapshot = store.snapshot(&self.session).await?;
             let book = Book::from_body(snapshot.as_ref().map(|snapshot| &snapshot.body));

@@ -18,36 +18,36 @@ use super::message::Message;
 /// Names one stream of a session: the answer to one POST, or the stream that a GET opens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct StreamName(Box<str>);
+pub struct StreamName(Box<str>);
 
 impl StreamName {
     /// The stream that a GET without a position opens: of what belongs to no request.
-    pub(crate) fn general() -> Self {
+    pub fn general() -> Self {
         Self("g".into())
     }
 
     /// The one stream of a client of revision 2024-11-05, which carries whatever the session has to say.
-    pub(crate) fn whole() -> Self {
+    pub fn whole() -> Self {
         Self("s".into())
     }
 
     /// Whether it carries what the whole session has to say.
-    pub(crate) fn is_whole(&self) -> bool {
+    pub fn is_whole(&self) -> bool {
         &*self.0 == "s"
     }
 
     /// Whether it carries what belongs to `other`.
-    pub(crate) fn carries(&self, other: &Self) -> bool {
+    pub fn carries(&self, other: &Self) -> bool {
         self.is_whole() || self == other
     }
 
     /// A stream for a POST.
-    pub(crate) fn from_random(bytes: [u8; 8]) -> Self {
+    pub fn from_random(bytes: [u8; 8]) -> Self {
         Self(format!("r{:016x}", u64::from_be_bytes(bytes)).into())
     }
 
     /// A stream that carries nothing but answers: its client accepts no server-sent events.
-    pub(crate) fn answers_only(bytes: [u8; 8]) -> Self {
+    pub fn answers_only(bytes: [u8; 8]) -> Self {
         Self(format!("a{:016x}", u64::from_be_bytes(bytes)).into())
     }
 
@@ -62,12 +62,12 @@ impl StreamName {
     }
 
     /// Whether it carries nothing but answers.
-    pub(crate) fn is_answer_only(&self) -> bool {
+    pub fn is_answer_only(&self) -> bool {
         self.0.starts_with('a')
     }
 
     /// A name that a client gave back.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let good =
             (1..=32).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric());
         good.then(|| Self(text.into()))
@@ -82,14 +82,15 @@ impl fmt::Display for StreamName {
 
 /// An entry of the in log.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub struct Entry {
     /// The process that took it in.
-    pub(crate) process: ProcessId,
+    pub process: ProcessId,
     /// Where its answer goes.
-    pub(crate) stream: StreamName,
+    pub stream: StreamName,
     /// Where it came from, where whoever deals with it must know: a use of a token is written down.
-    pub(crate) from: Option<IpAddr>,
-    pub(crate) message: Message,
+    pub from: Option<IpAddr>,
+    /// The message as it came.
+    pub message: Message,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -104,7 +105,7 @@ struct StoredEntry<'a> {
 
 impl Entry {
     /// The bytes to store.
-    pub(crate) fn to_body(&self) -> Body {
+    pub fn to_body(&self) -> Body {
         let message = serde_json::from_str(self.message.text()).unwrap_or(RawValue::NULL);
         let (process, stream) = (self.process.clone(), self.stream.clone());
         let stored = StoredEntry { process, stream, from: self.from, message };
@@ -112,7 +113,7 @@ impl Entry {
     }
 
     /// What was stored; nothing if it is none of ours.
-    pub(crate) fn from_body(body: &[u8]) -> Option<Self> {
+    pub fn from_body(body: &[u8]) -> Option<Self> {
         let stored: StoredEntry<'_> = serde_json::from_slice(body).ok()?;
         let message = Message::parse(stored.message.get()).ok()?;
         Some(Self { process: stored.process, stream: stored.stream, from: stored.from, message })
@@ -121,15 +122,15 @@ impl Entry {
 
 /// An event of the out log.
 #[derive(Debug)]
-pub(crate) struct Event<'a> {
+pub struct Event<'a> {
     /// The message; nothing if a request just ends, because it was cancelled.
-    pub(crate) message: Option<&'a str>,
+    pub message: Option<&'a str>,
     /// The stream it belongs to.
-    pub(crate) stream: StreamName,
+    pub stream: StreamName,
     /// The entry that it answers, if it does.
-    pub(crate) answers: Option<InSeq>,
+    pub answers: Option<InSeq>,
     /// The request that it answers, where that must be known when the request is long dealt with.
-    pub(crate) request: Option<&'a str>,
+    pub request: Option<&'a str>,
 }
 
 #[derive(Deserialize)]
@@ -150,7 +151,7 @@ struct Metadata {
 
 impl<'a> Event<'a> {
     /// The bytes to store: `{"event":…,"content":<the message>,"metadata":{…}}`.
-    pub(crate) fn to_body(&self) -> Body {
+    pub fn to_body(&self) -> Body {
         let name = match (self.answers, self.message) {
             (_, None) => "mcp.cancelled",
             (Some(_), Some(_)) => "mcp.response",
@@ -167,7 +168,7 @@ impl<'a> Event<'a> {
     }
 
     /// What was stored; nothing if it is none of ours.
-    pub(crate) fn from_body(body: &'a [u8]) -> Option<Self> {
+    pub fn from_body(body: &'a [u8]) -> Option<Self> {
         let stored: StoredEvent<'a> = serde_json::from_slice(body).ok()?;
         let Metadata { stream, answers } = stored.metadata;
         let (message, request) =

@@ -13,37 +13,46 @@ use crate::event::check_depth;
 /// A JSON-RPC id as it was written: a string or a number.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct RequestId(Box<str>);
+pub struct RequestId(Box<str>);
 
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Message {
+pub struct Message {
     text: Box<str>,
     kind: Kind,
 }
 
 /// What a message is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
+    /// A question.
     Request {
+        /// What its answer will name.
         id: RequestId,
+        /// What is asked for.
         method: Box<str>,
     },
+    /// Something that needs no answer.
     Notification {
+        /// What it is about.
         method: Box<str>,
     },
     /// An answer; without an id if whoever answered could not read it.
     Response {
+        /// The request that it answers.
         id: Option<RequestId>,
+        /// Whether it says that the request failed.
         failed: bool,
     },
 }
 
 /// Why something is no message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum NoMessage {
+pub enum NoMessage {
+    /// It can't be read.
     #[error("it is no JSON: {0}")]
     Unreadable(String),
+    /// It can be read, and is something else.
     #[error("it is no JSON-RPC 2.0 message: {0}")]
     Invalid(&'static str),
 }
@@ -84,14 +93,14 @@ impl RequestId {
     }
 
     /// An id as it stands in a message.
-    pub(crate) fn parse(raw: &str) -> Option<Self> {
+    pub fn parse(raw: &str) -> Option<Self> {
         let first = raw.bytes().next()?;
         let good = first == b'"' || first == b'-' || first.is_ascii_digit();
         good.then(|| Self(raw.into()))
     }
 
     /// As it was written.
-    pub(crate) fn as_json(&self) -> &str {
+    pub fn as_json(&self) -> &str {
         &self.0
     }
 
@@ -109,7 +118,7 @@ impl fmt::Display for RequestId {
 
 impl Message {
     /// Reads one message.
-    pub(crate) fn parse(text: &str) -> Result<Self, NoMessage> {
+    pub fn parse(text: &str) -> Result<Self, NoMessage> {
         let text = one_line(text.trim());
         check_depth(text.as_bytes()).map_err(|error| NoMessage::Unreadable(error.to_string()))?;
         let shape: Shape<'_> =
@@ -124,17 +133,17 @@ impl Message {
     }
 
     /// What it is.
-    pub(crate) fn kind(&self) -> &Kind {
+    pub fn kind(&self) -> &Kind {
         &self.kind
     }
 
     /// The whole of it, in one line.
-    pub(crate) fn text(&self) -> &str {
+    pub fn text(&self) -> &str {
         &self.text
     }
 
     /// The method, of a request or a notification.
-    pub(crate) fn method(&self) -> Option<&str> {
+    pub fn method(&self) -> Option<&str> {
         match &self.kind {
             Kind::Request { method, .. } | Kind::Notification { method } => Some(method),
             Kind::Response { .. } => None,

@@ -11,12 +11,14 @@
 //! | `logged.rs` | how they stand in the two logs |
 //! | `hub.rs` | what the streams of a session share: presence, who reads which |
 //! | `gateway/` | between the logs and the server behind |
+//! | `parts.rs` | all of this, for other transports |
 //! | `upstream/` | the ways to reach a server: a child process, HTTP |
 
 mod gateway;
 mod hub;
 pub(crate) mod logged;
 pub(crate) mod message;
+pub mod parts;
 mod upstream;
 
 pub use gateway::Gateway;

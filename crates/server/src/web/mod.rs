@@ -12,7 +12,7 @@
 mod answer;
 mod api;
 mod gate;
-mod mcp;
+pub(crate) mod mcp;
 mod visitor;
 mod ws;
 

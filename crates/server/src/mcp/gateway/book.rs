@@ -14,40 +14,40 @@ use crate::mcp::message::read;
 /// A session's book.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Book {
+pub struct Book {
     /// How client and server got to know each other.
-    pub(crate) handshake: Option<Handshake>,
+    pub handshake: Option<Handshake>,
     /// What the server behind calls the session, where it does: it may outlive us.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) theirs: Option<Box<str>>,
+    pub theirs: Option<Box<str>>,
     /// Whether the client has said that it is ready.
-    pub(crate) initialized: bool,
+    pub initialized: bool,
     /// The parameters of the last `logging/setLevel`.
-    pub(crate) level: Option<Box<RawValue>>,
+    pub level: Option<Box<RawValue>>,
     /// The parameters of each `resources/subscribe` that holds, by URI.
-    pub(crate) subscriptions: BTreeMap<String, Box<RawValue>>,
+    pub subscriptions: BTreeMap<String, Box<RawValue>>,
     /// A digest of each list that the client has been given, by method.
-    pub(crate) lists: BTreeMap<String, String>,
+    pub lists: BTreeMap<String, String>,
     /// Whether the client has been given a reconnect token with a result.
-    pub(crate) token_given: bool,
+    pub token_given: bool,
     /// Entries that are dealt with although one before them is not.
     answered: BTreeSet<u64>,
     /// How often an entry was handed over again.
-    pub(crate) reruns: BTreeMap<u64, u8>,
+    pub reruns: BTreeMap<u64, u8>,
 }
 
 /// How client and server got to know each other.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Handshake {
+pub struct Handshake {
     /// What the client said of itself.
-    pub(crate) params: Box<RawValue>,
+    pub params: Box<RawValue>,
     /// What the server said of itself.
-    pub(crate) result: Box<RawValue>,
+    pub result: Box<RawValue>,
 }
 
 impl Handshake {
     /// The revision that was agreed upon.
-    pub(crate) fn revision(&self) -> String {
+    pub fn revision(&self) -> String {
         #[derive(Default, Deserialize)]
         struct Answer {
             #[serde(rename = "protocolVersion")]
@@ -59,7 +59,7 @@ impl Handshake {
 
 impl Book {
     /// What was stored; an empty one if nothing was.
-    pub(crate) fn from_body(body: Option<&Body>) -> Self {
+    pub fn from_body(body: Option<&Body>) -> Self {
         body.and_then(|body| serde_json::from_slice(body).ok()).unwrap_or_default()
     }
 
@@ -68,19 +68,19 @@ impl Book {
     }
 
     /// Whether an entry is dealt with although one before it may not be.
-    pub(crate) fn is_answered(&self, in_seq: InSeq) -> bool {
+    pub fn is_answered(&self, in_seq: InSeq) -> bool {
         self.answered.contains(&in_seq.get())
     }
 
     /// The revision that was agreed upon, if one was.
-    pub(crate) fn revision(&self) -> Option<String> {
+    pub fn revision(&self) -> Option<String> {
         self.handshake.as_ref().map(Handshake::revision)
     }
 }
 
 /// A book that is kept: what changed is written when it must be.
 #[derive(Debug)]
-pub(super) struct Keeping {
+pub struct Keeping {
     book: Book,
     covered: InSeq,
     /// What changed since the book was last written.
@@ -89,31 +89,34 @@ pub(super) struct Keeping {
 
 /// What goes with the next publication.
 #[derive(Debug, Default)]
-pub(super) struct Written {
-    pub(super) state: Option<Body>,
-    pub(super) in_seq: Option<InSeq>,
+pub struct Written {
+    /// The book, if it has changed.
+    pub state: Option<Body>,
+    /// Every entry up to this one is dealt with.
+    pub in_seq: Option<InSeq>,
 }
 
 impl Keeping {
     /// Goes on from what is stored; everything up to `covered` is dealt with.
-    pub(super) fn from(book: Book, covered: InSeq) -> Self {
+    pub fn from(book: Book, covered: InSeq) -> Self {
         let mut keeping = Self { book, covered, dirty: false };
         keeping.book.answered = keeping.book.answered.split_off(&covered.next().get());
         keeping
     }
 
-    pub(super) fn book(&self) -> &Book {
+    /// What is in it.
+    pub fn book(&self) -> &Book {
         &self.book
     }
 
     /// Changes what is in it.
-    pub(super) fn change(&mut self) -> &mut Book {
+    pub fn change(&mut self) -> &mut Book {
         self.dirty = true;
         &mut self.book
     }
 
     /// An entry is dealt with.
-    pub(super) fn settle(&mut self, in_seq: InSeq) {
+    pub fn settle(&mut self, in_seq: InSeq) {
         self.book.reruns.remove(&in_seq.get());
         if in_seq <= self.covered {
             return;
@@ -127,7 +130,7 @@ impl Keeping {
     }
 
     /// What must be stored now.
-    pub(super) fn write(&mut self) -> Written {
+    pub fn write(&mut self) -> Written {
         let state = std::mem::take(&mut self.dirty).then(|| self.book.to_body());
         Written { state, in_seq: Some(self.covered).filter(|covered| *covered > InSeq::ZERO) }
     }

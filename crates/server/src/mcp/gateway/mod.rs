@@ -32,7 +32,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-pub(crate) use book::Book;
+pub use book::{Book, Handshake, Keeping, Written};
 pub(crate) use session_tools::uses_token;
 
 use self::desk::Desk;

@@ -14,24 +14,30 @@ use crate::mcp::logged::StreamName;
 use crate::mcp::message::RequestId;
 
 /// Requests that a stream owes an answer: the entry, and the id that the client gave it.
-pub(super) type Owed = BTreeMap<InSeq, RequestId>;
+pub type Owed = BTreeMap<InSeq, RequestId>;
 
 /// A place in a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct EventId {
-    pub(super) session: SessionTag,
-    pub(super) log: LogId,
-    pub(super) stream: StreamName,
-    pub(super) seq: Seq,
-    pub(super) owed: Owed,
+pub struct EventId {
+    /// The session it is of.
+    pub session: SessionTag,
+    /// The log it stands in.
+    pub log: LogId,
+    /// The stream it belongs to.
+    pub stream: StreamName,
+    /// Its place in the log.
+    pub seq: Seq,
+    /// What the stream still owes an answer after it.
+    pub owed: Owed,
 }
 
 /// What tells a session's ids from another's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct SessionTag(u32);
+pub struct SessionTag(u32);
 
 impl SessionTag {
-    pub(super) fn of(session: &SessionId) -> Self {
+    /// That of this session.
+    pub fn of(session: &SessionId) -> Self {
         let digest = Sha256::digest(session.as_str());
         Self(u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]))
     }
@@ -57,7 +63,7 @@ impl fmt::Display for EventId {
 
 impl EventId {
     /// What a client gave back; nothing if it can't be one of ours.
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('.');
         let session = u32::from_str_radix(parts.next()?, 16).ok()?;
         let log = LogId::new(u64::from_str_radix(parts.next()?, 16).ok()?);

@@ -15,12 +15,58 @@ use crate::mcp::logged::{Event, StreamName};
 use crate::mcp::message::{RpcError, code, error_response, notification};
 use crate::mcp::{Book, Hub, Present, Reading};
 use crate::service::Phase;
+use crate::sessions::Sessions;
 use crate::watch::Watch;
 use crate::web::Front;
 
+/// What all streams of a server have in common.
+#[derive(Clone, Debug)]
+pub struct Streams {
+    sessions: Sessions,
+    /// After how much silence something is said.
+    keep_alive: Duration,
+    /// Whether it must be known which answers a client has fetched.
+    notes_fetched: bool,
+    phase: changes::Receiver<Phase>,
+    /// Whoever has streams of their own says when they close.
+    closes: Option<Arc<changes::Sender<Phase>>>,
+}
+
+impl Streams {
+    /// Streams of these sessions, for whoever brings a transport of their own.
+    pub fn of(sessions: Sessions, keep_alive: Duration) -> Self {
+        let (closes, phase) = changes::channel(Phase::Open);
+        let closes = Some(Arc::new(closes));
+        Self { sessions, keep_alive, notes_fetched: false, phase, closes }
+    }
+
+    /// The sessions that they are of.
+    pub fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    /// Ends them all.
+    pub fn close(&self) {
+        if let Some(closes) = &self.closes {
+            closes.send_replace(Phase::Closing);
+        }
+    }
+
+    fn before(front: &Front) -> Self {
+        Self {
+            sessions: front.service.sessions().clone(),
+            keep_alive: front.settings.sse_keep_alive,
+            notes_fetched: front.settings.mcp.session_tools,
+            phase: front.service.phase(),
+            closes: None,
+        }
+    }
+}
+
 /// A stream that is being read.
-pub(super) struct Feed {
-    front: Arc<Front>,
+#[derive(Debug)]
+pub struct Feed {
+    streams: Streams,
     session: SessionId,
     tag: SessionTag,
     log: LogId,
@@ -39,7 +85,6 @@ pub(super) struct Feed {
     since: Option<Seq>,
     watch: Watch,
     cuts: changes::Receiver<u64>,
-    phase: changes::Receiver<Phase>,
     /// When the caller's credential ends.
     until: Option<Timestamp>,
     reading: Reading,
@@ -47,21 +92,27 @@ pub(super) struct Feed {
 }
 
 /// Where a stream begins.
-pub(super) struct Beginning {
-    pub(super) stream: StreamName,
-    pub(super) cursor: Seq,
-    pub(super) owed: Owed,
+#[derive(Debug)]
+pub struct Beginning {
+    /// Which stream.
+    pub stream: StreamName,
+    /// The last event of the log that need not be looked at.
+    pub cursor: Seq,
+    /// What it owes an answer.
+    pub owed: Owed,
     /// Whether it ends with its last answer.
-    pub(super) ends: bool,
+    pub ends: bool,
     /// Whether something that it should carry may be gone from the log.
-    pub(super) suspects_loss: bool,
-    pub(super) present: Present,
-    pub(super) watch: Watch,
+    pub suspects_loss: bool,
+    /// That its client is there.
+    pub present: Present,
+    /// What wakes it; made before what it waits for can happen.
+    pub watch: Watch,
 }
 
 /// What a stream is to be sent next.
 #[derive(Debug)]
-pub(super) enum Next {
+pub enum Next {
     /// Messages, each with the id that says where it stands.
     Messages(Vec<(String, String)>),
     /// Nothing, for so long that it should be said.
@@ -81,17 +132,22 @@ enum Stirred {
 }
 
 impl Feed {
-    pub(super) fn begin(front: &Arc<Front>, record: &Record, beginning: Beginning) -> Self {
+    /// Begins one of a server's own streams.
+    pub(crate) fn begin(front: &Arc<Front>, record: &Record, beginning: Beginning) -> Self {
+        Self::over(Streams::before(front), record, beginning)
+    }
+
+    /// Begins a stream.
+    pub fn over(streams: Streams, record: &Record, beginning: Beginning) -> Self {
         let Beginning { stream, cursor, owed, ends, suspects_loss, present, watch } = beginning;
-        let hub = front.service.sessions().hubs().of(record.id());
+        let hub = streams.sessions.hubs().of(record.id());
         Self {
-            front: Arc::clone(front),
+            streams,
             session: record.id().clone(),
             tag: SessionTag::of(record.id()),
             log: record.log,
             reading: hub.read(&stream),
             cuts: hub.cuts(),
-            phase: front.service.phase(),
             until: None,
             since: stream.is_whole().then_some(record.head),
             stream,
@@ -106,26 +162,26 @@ impl Feed {
     }
 
     /// It ends with the caller's credential.
-    pub(super) fn until(mut self, until: Option<Timestamp>) -> Self {
+    pub(crate) fn until(mut self, until: Option<Timestamp>) -> Self {
         self.until = until;
         self
     }
 
     /// The id of the place where the stream stands.
-    pub(super) fn place(&self) -> String {
+    pub fn place(&self) -> String {
         self.id_at(self.cursor)
     }
 
     /// Whether every request of it is answered.
-    pub(super) fn owes_nothing(&self) -> bool {
+    pub fn owes_nothing(&self) -> bool {
         self.owed.is_empty()
     }
 
     /// What to send next. Nothing is lost if it is dropped while it waits.
-    pub(super) async fn next(&mut self) -> Next {
+    pub async fn next(&mut self) -> Next {
         self.note_taken().await;
         loop {
-            if self.is_past() || *self.phase.borrow() == Phase::Closing {
+            if self.is_past() || *self.streams.phase.borrow() == Phase::Closing {
                 return Next::End; // also of a stream that never has to wait
             }
             if let Some(next) = self.look().await {
@@ -145,12 +201,12 @@ impl Feed {
     }
 
     /// What is there already; nothing if it has to be waited for.
-    pub(super) async fn look(&mut self) -> Option<Next> {
+    pub async fn look(&mut self) -> Option<Next> {
         loop {
             if self.is_finished() {
                 return Some(Next::End);
             }
-            let store = self.front.service.sessions().store();
+            let store = self.streams.sessions.store();
             let page = match store.read(&self.session, self.cursor, PageLimit::default()).await {
                 Ok(Some(page)) if page.record.is_active() => page,
                 Ok(Some(page)) => match self.follow(page.record.status).await {
@@ -229,8 +285,8 @@ impl Feed {
     fn note_answer(&mut self, event: &Event<'_>, seq: Seq) {
         let Some(in_seq) = event.answers else { return };
         self.owed.remove(&in_seq);
-        if self.front.settings.mcp.session_tools {
-            let hubs = self.front.service.sessions().hubs();
+        if self.streams.notes_fetched {
+            let hubs = self.streams.sessions.hubs();
             hubs.fetched(&self.session, seq);
         }
     }
@@ -239,7 +295,7 @@ impl Feed {
     /// newest event, for a stream that carries whatever there is.
     async fn follow(&mut self, status: Status) -> bool {
         let Status::Ended { ending: Ending::Restored { to }, .. } = status else { return false };
-        let sessions = self.front.service.sessions();
+        let sessions = &self.streams.sessions;
         let Ok(Some(record)) = sessions.store().session(&to).await else { return false };
         let hub = sessions.hubs().of(&to);
         self.watch = sessions.watch(&to);
@@ -258,7 +314,7 @@ impl Feed {
     /// Answers that are owed, were given, and are gone from the log, which has been read to its head in
     /// `record`.
     async fn what_is_lost(&mut self, record: &Record) -> Vec<(String, String)> {
-        let snapshot = self.front.service.sessions().store().snapshot(&self.session).await;
+        let snapshot = self.streams.sessions.store().snapshot(&self.session).await;
         let snapshot = snapshot.ok().flatten();
         if snapshot.as_ref().is_some_and(|snapshot| snapshot.mark.seq > record.head) {
             return Vec::new(); // it knows of answers that are not read yet
@@ -300,7 +356,7 @@ impl Feed {
                 () = self.watch.stirred() => Stirred::News,
                 () = self.reading.replaced() => Stirred::Replaced,
                 _ = self.cuts.changed() => Stirred::Cut,
-                _ = self.phase.wait_for(closing) => Stirred::Closing,
+                _ = self.streams.phase.wait_for(closing) => Stirred::Closing,
             }
         };
         match timeout(patience, stirred).await {
@@ -315,7 +371,7 @@ impl Feed {
 
     /// The connections are cut; unless that is because the session has ended, that is all.
     async fn cut(&mut self) -> Option<Next> {
-        let store = self.front.service.sessions().store();
+        let store = self.streams.sessions.store();
         match store.session(&self.session).await {
             Ok(Some(record)) if !record.is_active() => None,
             Ok(_) | Err(_) => Some(Next::End),
@@ -327,13 +383,13 @@ impl Feed {
     }
 
     fn patience(&self) -> Duration {
-        let now = self.front.service.now();
-        let keep_alive = self.front.settings.sse_keep_alive;
+        let now = self.streams.sessions.clock().now();
+        let keep_alive = self.streams.keep_alive;
         self.until.map_or(keep_alive, |until| keep_alive.min(until.since(now)))
     }
 
     fn is_past(&self) -> bool {
-        self.until.is_some_and(|until| until <= self.front.service.now())
+        self.until.is_some_and(|until| until <= self.streams.sessions.clock().now())
     }
 
     fn id_at(&self, seq: Seq) -> String {

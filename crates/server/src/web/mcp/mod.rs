@@ -15,9 +15,9 @@
 //! | `legacy/` | `/sse` and `/message` |
 //! | `modern/` | revision 2026-07-28, which has no sessions |
 
-mod event_id;
+pub(crate) mod event_id;
 mod failure;
-mod feed;
+pub(crate) mod feed;
 mod get;
 mod legacy;
 mod modern;

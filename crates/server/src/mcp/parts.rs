@@ -1,0 +1,29 @@
+//! What an MCP session is made of, for whoever brings a transport and a server of their own.
+//!
+//! A request is an [`Entry`] of the in log; everything the server says is an [`Event`] of the out log, in the
+//! same commit with the session's [`Book`] where that changes; a stream is a [`Feed`], which reads the log; the
+//! [`Hub`] of a session knows whether a client is there. `rejoin-rmcp` puts them behind rmcp's transport, as
+//! this crate does behind its own.
+
+pub use super::gateway::{Book, Handshake, Keeping, Written};
+pub use super::hub::{Hub, Present, Reading};
+pub use super::logged::{Entry, Event, StreamName};
+pub use super::message::{Kind, Message, NoMessage, RequestId};
+pub use crate::web::mcp::event_id::{EventId, Owed, SessionTag};
+pub use crate::web::mcp::feed::{Beginning, Feed, Next, Streams};
+
+use std::sync::Arc;
+
+use rejoin_core::SessionId;
+
+use crate::sessions::Sessions;
+
+/// What the streams of one session share in this process.
+pub fn hub(sessions: &Sessions, session: &SessionId) -> Arc<Hub> {
+    sessions.hubs().of(session)
+}
+
+/// Whether the streams of a session of this revision begin with an empty event.
+pub fn is_primed(revision: &str) -> bool {
+    super::is_primed(revision)
+}
