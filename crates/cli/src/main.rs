@@ -80,9 +80,6 @@ fn serve(config: Config) -> ExitCode {
         complain(&format!("the log can't be started: {error}"));
         return ExitCode::from(FAILED);
     }
-    for sentence in config.not_yet_used() {
-        tracing::warn!("{sentence}");
-    }
     let outcome = serve::run(config);
     if let Some(telemetry) = telemetry {
         telemetry.finish();

@@ -226,7 +226,8 @@ impl SessionManager for DurableSessionManager {
             &serde_json::to_string(&request_id(&message)).unwrap_or_default(),
         );
         let process = self.sessions().process().clone();
-        let body = Entry { process, stream: stream.clone(), message: stored }.to_body();
+        let entry = Entry { process, stream: stream.clone(), from: None, message: stored };
+        let body = entry.to_body();
         let entered = self.sessions().send(record.id(), EntryKind::Message, None, body).await?;
         let pending = Pending::new(entered.in_seq, stream.clone(), &message, Some(works));
         let (taken, answer) = oneshot::channel();

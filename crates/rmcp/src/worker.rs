@@ -334,8 +334,10 @@ impl SessionWorker {
     /// Publishes events, with what must be stored together with them.
     async fn publish(&mut self, events: Vec<Body>) -> Result<(), ManagerError> {
         let written = self.keeping.write();
-        let publication =
-            Publication { events, state: written.state, in_seq: written.in_seq, key: None };
+        let answers = |body: &Body| Event::from_body(body).is_some_and(|it| it.answers.is_some());
+        let results = events.iter().any(answers);
+        let (state, in_seq) = (written.state, written.in_seq);
+        let publication = Publication { events, results, state, in_seq, key: None };
         self.sessions.publish(&self.session, publication).await?;
         Ok(())
     }

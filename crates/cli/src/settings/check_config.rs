@@ -24,10 +24,7 @@ pub(crate) fn check_config(config: &Config) -> String {
             Shown::Hidden(words) => format!("# {key} = {words}"),
             Shown::Absent => format!("# {key}: {}", setting.default_in_words()),
         };
-        let origin = config.origin(key).to_string();
-        let note = config.is_unused(setting).then(|| setting.ready.note()).flatten();
-        let right = note.map_or(origin.clone(), |note| format!("{origin} ({note})"));
-        lines.push(Line { left, right });
+        lines.push(Line { left, right: config.origin(key).to_string() });
     }
     lines.push(Line::heading("Only in the file"));
     lines.extend(access(&config.access));

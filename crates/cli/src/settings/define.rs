@@ -22,8 +22,6 @@ pub(crate) struct Setting {
     pub(crate) default: DefaultValue,
     /// The smallest value that is accepted.
     pub(crate) least: Option<&'static str>,
-    /// Whether the server does anything with it yet.
-    pub(crate) ready: Ready,
 }
 
 /// What holds when nobody says anything.
@@ -35,25 +33,6 @@ pub(crate) enum DefaultValue {
     Absent(&'static str),
     /// A value that depends on the machine; in words, how.
     Computed(fn(&Environment) -> String, &'static str),
-}
-
-/// Whether the server does anything with a setting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ready {
-    /// It does.
-    Now,
-    /// It will, once this part exists.
-    Later(&'static str),
-}
-
-impl Ready {
-    /// What to tell people about a setting that does nothing yet.
-    pub(crate) fn note(self) -> Option<String> {
-        match self {
-            Self::Now => None,
-            Self::Later(part) => Some(format!("read and checked, not yet used: {part}")),
-        }
-    }
 }
 
 impl Setting {
@@ -101,7 +80,7 @@ pub(super) const fn optional(values: &'static [&'static str]) -> Option<&'static
 macro_rules! settings {
     ($( $section:literal { $(
         $(#[doc = $doc:literal])+
-        $key:ident: $kind:ty = $default:expr $(, at_least $least:literal)? => $ready:expr;
+        $key:ident: $kind:ty = $default:expr $(, at_least $least:literal)?;
     )+ } )+) => {
         /// The value of every setting, whoever gave it.
         #[derive(Clone, Debug, PartialEq)]
@@ -118,7 +97,6 @@ macro_rules! settings {
             placeholder: <$kind as Kind>::PLACEHOLDER,
             default: $default,
             least: optional(&[$($least)?]),
-            ready: $ready,
         }, )+)+];
 
         impl Settings {

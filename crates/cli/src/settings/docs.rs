@@ -41,9 +41,6 @@ session_ttl = \"72h\"
 buffer_bytes = \"8MiB\"
 on_disconnect = \"while_pending\"
 ```
-
-Settings marked *not yet used* are read and checked, and do nothing in this version; the server says so at start when one
-is set.
 ";
 
 const FILE_ONLY: &str = "\
@@ -132,9 +129,6 @@ fn row(setting: &Setting) -> String {
     if let Some(least) = setting.least {
         about += &format!(" At least `{least}`.");
     }
-    if let Some(note) = setting.ready.note() {
-        about += &format!(" *{}.*", capitalised(&note));
-    }
     format!("| {names} | {default} | {about} |\n")
 }
 
@@ -142,13 +136,6 @@ fn fields(fields: &[(&str, &str)]) -> String {
     let rows =
         fields.iter().map(|(key, about)| format!("| `{key}` | {} |\n", about.replace('|', "\\|")));
     format!("| field | what it is |\n|---|---|\n{}", rows.collect::<String>())
-}
-
-fn capitalised(text: &str) -> String {
-    let mut chars = text.chars();
-    chars
-        .next()
-        .map_or_else(String::new, |first| first.to_ascii_uppercase().to_string() + chars.as_str())
 }
 
 #[test]

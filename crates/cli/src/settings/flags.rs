@@ -52,7 +52,6 @@ fn arg(setting: &Setting) -> Arg {
     let mut notes = vec![format!("[default: {}]", setting.default_in_words())];
     notes.extend(setting.least.map(|least| format!("[at least: {least}]")));
     notes.push(format!("[env: {}]", setting.variable()));
-    notes.extend(setting.ready.note().map(|note| format!("[{note}]")));
     let arg = Arg::new(setting.key)
         .long(Str::from(setting.flag()))
         .value_name(setting.placeholder)

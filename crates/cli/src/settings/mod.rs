@@ -44,10 +44,8 @@ pub(crate) use secret::{Secret, SessionSecrets};
 pub(crate) use sources::Environment;
 pub(crate) use table::Settings;
 
-use define::{Ready, Setting};
 use file::File;
 use sources::{CONFIG_VARIABLE, Reader};
-use table::TABLE;
 
 /// Everything the server is told, checked.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,21 +91,6 @@ impl Config {
     /// Whether callers have to prove who they are.
     pub(crate) fn is_protected(&self) -> bool {
         self.access != Access::Open
-    }
-
-    /// What somebody set though the server does nothing with it yet, each in one sentence. To be said
-    /// at start, or people would rely on what isn't there.
-    pub(crate) fn not_yet_used(&self) -> Vec<String> {
-        let unused = TABLE.iter().filter(|setting| self.is_unused(setting));
-        let sentence = |setting: &Setting| {
-            let note = setting.ready.note()?;
-            Some(format!("{}: {} is {note}", self.origin(setting.key), setting.key))
-        };
-        unused.filter_map(sentence).collect()
-    }
-
-    fn is_unused(&self, setting: &Setting) -> bool {
-        setting.ready != Ready::Now && *self.origin(setting.key) != Origin::Default
     }
 }
 

@@ -7,6 +7,7 @@ mod shown;
 
 use clap::Command;
 
+use super::table::TABLE;
 use super::*;
 
 /// Loads what these three say, with the file called `rejoin.toml`.

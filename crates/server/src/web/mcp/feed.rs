@@ -249,7 +249,7 @@ impl Feed {
         if self.cursor.next() >= oldest {
             return Ok(Vec::new());
         }
-        let store = self.front.service.sessions().store();
+        let store = self.streams.sessions.store();
         store.read_kept(&self.session, self.cursor, PageLimit::default()).await
     }
 

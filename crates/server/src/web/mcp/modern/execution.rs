@@ -11,7 +11,7 @@ use crate::random;
 use crate::service::Denial;
 use crate::sessions::Sessions;
 use crate::web::mcp::McpFailure;
-use crate::web::mcp::post::enter;
+use crate::web::mcp::post::{Entering, enter};
 
 /// One execution of a request.
 #[derive(Clone, Debug)]
@@ -45,7 +45,8 @@ impl Execution {
         let stream = stream(hears).map_err(denied)?;
         let message = Message::parse(&text(&id_of(&stream)))?;
         let session = record.id().clone();
-        let in_seq = enter(sessions, &session, message, &stream).await.map_err(denied)?;
+        let entering = Entering { stream: &stream, from: None };
+        let in_seq = enter(sessions, &session, message, entering).await.map_err(denied)?;
         Ok(Self { session, in_seq, stream, from: record.head })
     }
 
@@ -70,7 +71,8 @@ pub(super) async fn tell(
 ) -> Result<(), Denial> {
     let wrong = |why: crate::mcp::message::NoMessage| Denial::Invalid(why.to_string().into());
     let message = Message::parse(text).map_err(wrong)?;
-    enter(sessions, session, message, &stream(Hears::Nothing)?).await?;
+    let entering = Entering { stream: &stream(Hears::Nothing)?, from: None };
+    enter(sessions, session, message, entering).await?;
     Ok(())
 }
 
