@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use rejoin_core::limits::LogBounds;
+use rejoin_core::log::Weight;
 use rejoin_core::page::Body;
 use rejoin_core::record::{About, Kind, Transport};
 use rejoin_core::state::{Append, Attach, Create, Detach, NewEvent, Recovery, TakeLease, Takeover};
@@ -33,7 +34,7 @@ pub fn open(directory: &Path, events: usize) -> Result<EmbeddedStore> {
     let mut counter = 0_u64;
     let options = Options {
         directory: directory.to_owned(),
-        bounds: LogBounds { events, bytes: usize::MAX, retention: DAY },
+        bounds: LogBounds { events, bytes: usize::MAX, retention: DAY, ..LogBounds::default() },
         max_buffered_bytes: u64::MAX,
         audit_max: 1_000,
         memory_bytes: 1 << 30,
@@ -106,7 +107,8 @@ pub async fn append(
     bodies: impl IntoIterator<Item = Body>,
 ) -> Result<Seq> {
     let bodies = bodies.into_iter();
-    let events = bodies.map(|body| NewEvent { size: body.len() as u32, body }).collect();
+    let events =
+        bodies.map(|body| NewEvent { weight: Weight::passing(body.len()), body }).collect();
     let append = Append {
         term,
         first,

@@ -19,7 +19,9 @@ use crate::random::Random;
 
 /// Small bounds, so that eviction is an everyday thing.
 pub(crate) const BOUNDS: LogBounds =
-    LogBounds { events: 12, bytes: 600, retention: Duration::from_secs(30) };
+    LogBounds { events: 12, bytes: 600, retention: HALF_A_MINUTE, result_retention: HALF_A_MINUTE };
+
+const HALF_A_MINUTE: Duration = Duration::from_secs(30);
 
 /// A write that a server process has asked for.
 #[derive(Debug)]
@@ -60,6 +62,26 @@ impl Disk {
 
     pub(crate) fn is_calm(&self) -> bool {
         self.queue.is_empty()
+    }
+
+    /// The message that was asked to be entered last, with the number that it will have; nothing if it
+    /// will be refused, is known already, or that can't be told yet.
+    pub(crate) fn foresee(&self, id: &SessionId) -> Option<StoredEntry> {
+        let mut session = self.sessions.get(id)?.clone();
+        let mut foreseen = None;
+        for (_, write) in self.queue.iter().filter(|(other, _)| other == id) {
+            foreseen = match write {
+                Write::Enter { enter, .. } => enter_ahead(&mut session, enter),
+                Write::Restore { .. } | Write::End(_) | Write::Attach { .. } => return None,
+                Write::Create { .. }
+                | Write::Detach(_)
+                | Write::Ack(_)
+                | Write::Append(_)
+                | Write::Lease(_)
+                | Write::Keep(_) => continue,
+            };
+        }
+        foreseen
     }
 
     /// Makes the oldest write durable.
@@ -180,6 +202,12 @@ impl Disk {
         };
         Reply::Restored { connection, result }
     }
+}
+
+fn enter_ahead(session: &mut SessionState<Body>, enter: &Enter<Body>) -> Option<StoredEntry> {
+    let (kind, at, body) = (enter.kind, enter.now, Body::clone(&enter.body));
+    let entered = session.enter(enter.clone()).ok().filter(|entered| !entered.duplicate)?;
+    Some(StoredEntry { in_seq: entered.in_seq, kind, at, body })
 }
 
 fn apply_to(session: &mut SessionState<Body>, write: Write, judge: &mut Judge) -> Reply {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rejoin_core::client::Secret;
 use rejoin_core::keys::KeyRing;
+use rejoin_core::log::Weight;
 use rejoin_core::page::Body;
 use rejoin_core::record::{Ending, Transport};
 use rejoin_core::seal;
@@ -66,7 +67,10 @@ pub(crate) fn try_session(
             let append = Append {
                 term: record.term.previous(),
                 first: record.head.next(),
-                events: vec![NewEvent { size: 1, body: Body::from(&b"zombie"[..]) }],
+                events: vec![NewEvent {
+                    weight: Weight::passing(1),
+                    body: Body::from(&b"zombie"[..]),
+                }],
                 snapshot: None,
                 covers: None,
                 named: false,

@@ -58,8 +58,9 @@ function queueByLocks(name, channel, locks, { owned, waiting }) {
   /** @type {ReturnType<typeof setTimeout>|undefined} */
   let timer;
 
-  /** @returns {Promise<void>} */
+  /** Who has left by the time the lock comes lets it go at once. @returns {Promise<void>|undefined} */
   const hold = () => {
+    if (left) return;
     told = takes = false;
     owned();
     return new Promise((resolve) => (letGo = resolve));
@@ -76,6 +77,7 @@ function queueByLocks(name, channel, locks, { owned, waiting }) {
     await wait();
   };
   const wait = async () => {
+    if (left) return;
     if (!told) await waiting();
     told = true;
     line();

@@ -72,6 +72,15 @@ for (const [kind, makeMeans] of [
       await until('another owns', () => owners().length === 1);
     });
 
+    it('a tab that leaves before it is told anything is told nothing, and holds nobody up', async (t) => {
+      const { open } = browser(t);
+      const first = open();
+      first.turn.leave();
+      const second = open();
+      await until('the second owns', () => second.told.at(-1) === 'owned');
+      assert.deepEqual(first.told, []);
+    });
+
     it('a tab that takes over owns, and the owner before it waits', async (t) => {
       const { open, owners, tabs } = browser(t);
       const first = open();

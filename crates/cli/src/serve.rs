@@ -4,6 +4,7 @@ mod agents;
 mod front;
 mod health;
 mod opening;
+mod pages;
 mod reload;
 mod signals;
 
@@ -108,7 +109,8 @@ fn greet(listener: &Listener, about: &str, settings: &Settings) -> Result<()> {
         "rejoin {version}\n  listening on  {scheme}://{address}\n  sessions in   {about}\n  \
          agent         {agent}\n  \
          mcp           {mcp}\n  \
-         try           rejoin demo\n                \
+         try           {scheme}://{address}/play in a browser\n                \
+         rejoin demo\n                \
          curl -X POST {scheme}://{address}/api/sessions\n                \
          {scheme}://{address}/mcp as a Streamable HTTP server of any MCP client\n  \
          stop with     Ctrl-C; sessions are kept\n",

@@ -166,6 +166,8 @@ wire_words! {
         RateLimited = "rate_limited",
         /// Somebody is attached, and the later one does not win.
         SessionAlreadyActive = "session_already_active",
+        /// The caller's own session has requests under way, so it can't go over to another one.
+        SessionBusy = "session_busy",
         /// The server is full, or going down.
         ServerBusy = "server_busy",
         /// Our fault.

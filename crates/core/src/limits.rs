@@ -108,10 +108,13 @@ pub struct LogBounds {
     pub bytes: usize,
     /// How long an event is kept after it was acked or a state covers it.
     pub retention: Duration,
+    /// How long an event of an MCP session is kept. Nobody acks there.
+    pub result_retention: Duration,
 }
 
 impl Default for LogBounds {
     fn default() -> Self {
-        Self { events: 1_000, bytes: 4 * 1024 * 1024, retention: Duration::from_secs(60 * 60) }
+        let hour = Duration::from_secs(60 * 60);
+        Self { events: 1_000, bytes: 4 * 1024 * 1024, retention: hour, result_retention: hour }
     }
 }

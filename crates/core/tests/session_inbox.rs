@@ -5,6 +5,8 @@ mod common;
 
 use common::live::*;
 use common::*;
+use rejoin_core::log::EntryKind;
+use rejoin_core::page::StoredEntry;
 use rejoin_core::session::{Covering, Input, Settings, Workload};
 use rejoin_core::{InSeq, limits};
 
@@ -31,6 +33,44 @@ fn a_message_is_accepted_once_the_store_has_it_and_then_handed_over() {
     live.store_answers();
     assert_eq!(live.heard_by("sender"), ["A: 1 entered"]);
     assert_eq!(live.heard_by("agent"), ["1: hello"]);
+}
+
+/// What the store says when a message has its number, before it is durable.
+fn entering(live: &mut Live, in_seq: u64, text: &str) {
+    let body = text.as_bytes().into();
+    let (in_seq, kind, at) = (InSeq::new(in_seq), EntryKind::Message, START);
+    live.happens(Input::Entering(StoredEntry { in_seq, kind, at, body }));
+}
+
+#[test]
+fn the_agent_may_begin_before_a_message_is_durable_and_the_sender_hears_of_it_after() {
+    let mut live = live(Covering::Named);
+    live.store_is_slow = true;
+    live.sends(A, "hello");
+    entering(&mut live, 1, "hello");
+    assert_eq!(live.heard_by("agent"), ["1: hello"]);
+    assert!(live.heard_by("sender").is_empty());
+    live.store_is_slow = false;
+    live.store_answers();
+    assert_eq!(live.heard_by("agent"), ["1: hello"], "once");
+    assert_eq!(live.heard_by("sender"), ["A: 1 entered"]);
+}
+
+#[test]
+fn a_message_whose_number_is_told_early_waits_for_those_before_it() {
+    let mut live = live(Covering::Named);
+    live.store_is_slow = true;
+    live.sends(A, "a");
+    live.sends(A, "b");
+    entering(&mut live, 2, "b");
+    assert!(live.heard_by("agent").is_empty());
+    live.store_answers(); // the first is entered; now entries are being read
+    entering(&mut live, 2, "b");
+    live.store_is_slow = false;
+    while live.answers_on_their_way() > 0 {
+        live.store_answers();
+    }
+    assert_eq!(live.heard_by("agent"), ["1: a", "2: b"]);
 }
 
 #[test]

@@ -77,6 +77,17 @@ fn ending_of(session: &Stored) -> Ending {
 }
 
 #[test]
+fn what_a_client_said_of_itself_goes_along() {
+    let mut made = create("A", START);
+    made.about.client = r#"{"app_version":"7"}"#.into();
+    let mut sessions = Sessions::with("A", Stored::create(made));
+    sessions.restore(snapshot("A", "B", 5, 1)).unwrap();
+    sessions.restore(snapshot("forgotten", "C", 5, 1)).unwrap();
+    assert_eq!(&*sessions.get("B").about.client, r#"{"app_version":"7"}"#);
+    assert_eq!(sessions.get("C").about.client, create("C", START).about.client);
+}
+
+#[test]
 fn a_living_session_hands_everything_over_and_ends() {
     let mut sessions = Sessions::with("A", session_a());
     let log = sessions.get("A").vitals.log;

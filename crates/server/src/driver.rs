@@ -57,6 +57,8 @@ pub(crate) enum Command {
     End(Box<(AttachmentId, Reply<(), EndError>)>),
     /// Cut whoever is attached off without a word; says whether anybody was.
     Cut { reply: oneshot::Sender<bool> },
+    /// End the agent wherever it is and start another; says whether there was one.
+    Restart { reply: oneshot::Sender<bool> },
     /// Publish.
     Publish(Box<Utterance>),
 }
@@ -388,6 +390,10 @@ impl Driver {
                 let attached = self.outlets.keys().copied().collect::<Vec<_>>();
                 let _ = reply.send(!attached.is_empty());
                 attached.into_iter().for_each(|attachment| self.handle(Input::Left { attachment }));
+                Done::Nothing
+            }
+            Command::Restart { reply } => {
+                let _ = reply.send(self.seat.restart());
                 Done::Nothing
             }
             Command::Publish(utterance) => {

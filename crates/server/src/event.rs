@@ -17,7 +17,8 @@ const MAX_NAME_CHARS: usize = 128;
 /// How deep JSON from outside may be nested: what is deeper, other programs can't read.
 pub const MAX_DEPTH: usize = 128;
 
-/// Names that only the server itself uses; besides these, all that begin with `system.` or `session.`.
+/// Names that only the server itself uses; besides these, all that begin with `system.` or `session.`, and
+/// with `user.`, which are the client's.
 pub(crate) const RESERVED: [&str; 6] = [
     "agent.session_created",
     "agent.session_ended",
@@ -96,13 +97,15 @@ impl Spoken {
 impl From<Spoken> for Publication {
     fn from(spoken: Spoken) -> Self {
         let Spoken { event, state, in_seq } = spoken;
-        Self { events: event.into_iter().collect(), state, in_seq, key: None }
+        let events = event.into_iter().collect();
+        Self { events, state, in_seq, ..Self::default() }
     }
 }
 
-/// Whether only the server itself may use this name.
+/// Whether only the server itself, or a client, may use this name.
 pub fn is_reserved(name: &str) -> bool {
-    name.starts_with("system.") || name.starts_with("session.") || RESERVED.contains(&name)
+    let of_others = ["system.", "session.", "user."];
+    of_others.iter().any(|prefix| name.starts_with(prefix)) || RESERVED.contains(&name)
 }
 
 /// Refuses JSON that is nested too deep, before anything recursive looks at it. What is no JSON is
@@ -346,6 +349,7 @@ mod tests {
         let reserved = |name: &str| EventRefused::Reserved(name.to_owned());
         assert_eq!(refused(r#"{"event":"system.notice"}"#), reserved("system.notice"));
         assert_eq!(refused(r#"{"event":"agent.error"}"#), reserved("agent.error"));
+        assert_eq!(refused(r#"{"event":"user.message"}"#), reserved("user.message"));
         assert!(matches!(refused(r#"{"event":"a","metadata":3}"#), EventRefused::WrongType { .. }));
         assert!(matches!(refused(r#"{"event":"a","in_seq":-1}"#), EventRefused::WrongType { .. }));
         let deep = format!(r#"{{"event":"a","content":{}{}}}"#, "[".repeat(200), "]".repeat(200));

@@ -14,6 +14,7 @@ use rejoin_store::{Failure, Unavailable};
 use tokio::time::timeout;
 
 use crate::shared::Shared;
+use crate::timeline::{Happening, Moment};
 
 /// How often whoever waits for a condition looks whether there is still something to wait for.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
@@ -238,11 +239,22 @@ impl Claims {
 }
 
 impl Shared {
-    /// Tells the hook, if there is one, what has happened.
+    /// Counts and notes what has happened and tells the hook, if there is one. Of a session that is over no
+    /// client fetches anything any more.
     pub(crate) fn happened(&self, what: Lifecycle, session: &Record) {
+        self.metrics.changed(what);
+        self.noted(session.id(), session.generation, Happening::of(what, session));
+        if !session.is_active() {
+            self.hubs.forget_answers(session.id());
+        }
         if let Some(hook) = &self.hook {
             hook.happened(what, session);
         }
+    }
+
+    /// Something happened to a session that nobody else need be told.
+    pub(crate) fn noted(&self, id: &SessionId, generation: Generation, what: Happening) {
+        self.timeline.note(id, Moment { at: self.clock.now(), generation, what });
     }
 
     /// Whether it is the hook that says how long a parked session is kept: it has not decided yet, or

@@ -2,7 +2,7 @@
 //! label ever holds an id, an address or a principal.
 
 use std::fmt::Write as _;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -16,6 +16,7 @@ use rejoin_core::codes::Reason;
 use rejoin_store::{Distribution, Measurements};
 
 use crate::agents::AgentCounts;
+use crate::hook::Lifecycle;
 
 /// How an attempt to come back ended.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -36,8 +37,14 @@ struct InState {
     state: &'static str,
 }
 
+/// A step in a session's life.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Change {
+    change: &'static str,
+}
+
 /// Seconds, from a blink to a day away.
-const AWAY: [f64; 12] =
+pub(crate) const AWAY: [f64; 12] =
     [0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1_800.0, 7_200.0, 86_400.0];
 
 /// Events in one reconnect.
@@ -49,11 +56,18 @@ pub(crate) struct Metrics {
     registry: Registry,
     attempts: Family<Attempt, Counter>,
     successes: Family<Over, Counter>,
-    away: Histogram,
+    /// Attempts over all transports, in the order of [`Reason::ALL`].
+    outcomes: [AtomicU64; Reason::ALL.len()],
+    /// Seconds from the last sign of a client to its return, by [`AWAY`].
+    pub(crate) away: Distribution<12>,
     replayed: Histogram,
     lost: Histogram,
-    lost_events: Counter,
+    /// Events replayed to clients that came back.
+    pub(crate) replayed_events: Counter,
+    /// Events that clients will never see.
+    pub(crate) lost_events: Counter,
     sessions: Family<InState, Gauge>,
+    changes: Family<Change, Counter>,
     /// Clients attached at this moment.
     pub(crate) attached: Gauge,
     /// WebSocket connections open at this moment, attached or not.
@@ -74,11 +88,14 @@ impl Metrics {
             registry: Registry::with_prefix("rejoin"),
             attempts: Family::default(),
             successes: Family::default(),
-            away: Histogram::new(AWAY),
+            outcomes: [const { AtomicU64::new(0) }; Reason::ALL.len()],
+            away: Distribution::default(),
             replayed: Histogram::new(EVENTS),
             lost: Histogram::new(EVENTS),
+            replayed_events: Counter::default(),
             lost_events: Counter::default(),
             sessions: Family::default(),
+            changes: Family::default(),
             attached: Gauge::default(),
             connections: Gauge::default(),
             working: Gauge::default(),
@@ -104,11 +121,6 @@ impl Metrics {
             self.successes.clone(),
         );
         registry.register(
-            "reconnect_away_seconds",
-            "From the last sign of a client to its return",
-            self.away.clone(),
-        );
-        registry.register(
             "reconnect_replayed_events",
             "Events replayed in a reconnect",
             self.replayed.clone(),
@@ -119,11 +131,21 @@ impl Metrics {
             self.lost.clone(),
         );
         registry.register(
+            "events_replayed",
+            "Events replayed to clients that came back",
+            self.replayed_events.clone(),
+        );
+        registry.register(
             "events_lost",
             "Events that clients will never see",
             self.lost_events.clone(),
         );
         registry.register("sessions", "Sessions that go on, by state", self.sessions.clone());
+        registry.register(
+            "session_changes",
+            "Steps in the lives of sessions: made, attached, parked, ended",
+            self.changes.clone(),
+        );
         registry.register("connections", "WebSocket connections", self.connections.clone());
         registry.register("sessions_working", "Sessions with work under way", self.working.clone());
         registry.register("sessions_expired", "Sessions whose time ran out", self.expired.clone());
@@ -142,18 +164,40 @@ impl Metrics {
     /// An attempt to come back has ended.
     pub(crate) fn attempted(&self, transport: &'static str, reason: Reason) {
         self.attempts.get_or_create(&Attempt { transport, reason: reason.as_str() }).inc();
+        self.outcomes[reason as usize].fetch_add(1, Ordering::Relaxed);
         if reason == Reason::Reconnected {
             self.successes.get_or_create(&Over { transport }).inc();
         }
     }
 
+    /// A session has taken a step in its life.
+    pub(crate) fn changed(&self, what: Lifecycle) {
+        self.count_change(what.as_str());
+    }
+
+    /// A session's last client has gone.
+    pub(crate) fn parked(&self) {
+        self.count_change("parked");
+    }
+
+    fn count_change(&self, change: &'static str) {
+        self.changes.get_or_create(&Change { change }).inc();
+    }
+
+    /// How attempts to come back ended so far, over whatever transport.
+    pub(crate) fn outcomes(&self) -> impl Iterator<Item = (Reason, u64)> {
+        let counts = self.outcomes.iter().map(|count| count.load(Ordering::Relaxed));
+        Reason::ALL.iter().copied().zip(counts)
+    }
+
     /// A client is back after a while, and is replayed so much.
     pub(crate) fn returned(&self, away: Option<Duration>, replayed: u64, lost: u64) {
         if let Some(away) = away {
-            self.away.observe(away.as_secs_f64());
+            self.away.note(&AWAY, away.as_secs_f64());
         }
         self.replayed.observe(replayed as f64);
         self.lost.observe(lost as f64);
+        self.replayed_events.inc_by(replayed);
         self.lost_events.inc_by(lost);
     }
 
@@ -171,6 +215,8 @@ impl Metrics {
         let mut text = String::new();
         // Writing into a string can't fail.
         let _ = encode_registry(&mut text, &self.registry);
+        let help = "From the last sign of a client to its return";
+        histogram(&mut text, "reconnect_away_seconds", help, &AWAY, &self.away);
         for (name, help, count) in [
             ("agent_restarts", "Agents started again after they died", &agents.restarts),
             ("agents_given_up", "Agents that died too often", &agents.given_up),
@@ -267,6 +313,8 @@ mod tests {
         metrics.attempted("http", Reason::TokenExpired);
         metrics.returned(Some(Duration::from_secs(3)), 12, 1);
         metrics.attached.set(2);
+        metrics.changed(Lifecycle::Created);
+        metrics.parked();
         let store = Measurements::default();
         store.committed(Duration::from_millis(3), 7);
         let text = metrics.encode(5, &AgentCounts::default(), Some(&store));
@@ -276,7 +324,11 @@ mod tests {
             r#"rejoin_reconnect_successes_total{transport="websocket"} 1"#,
             "rejoin_reconnect_away_seconds_count 1",
             "rejoin_reconnect_replayed_events_sum 12.0",
+            r#"rejoin_reconnect_away_seconds_bucket{le="5"} 1"#,
+            "rejoin_events_replayed_total 12",
             "rejoin_events_lost_total 1",
+            r#"rejoin_session_changes_total{change="created"} 1"#,
+            r#"rejoin_session_changes_total{change="parked"} 1"#,
             r#"rejoin_store_commit_seconds_bucket{le="0.002"} 0"#,
             r#"rejoin_store_commit_seconds_bucket{le="0.005"} 1"#,
             "rejoin_store_commit_requests_count 1",

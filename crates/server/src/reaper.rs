@@ -73,7 +73,10 @@ async fn sweep(shared: &Arc<Shared>, now: Timestamp) -> Result<Option<Timestamp>
         for record in &due.records {
             match &record.status {
                 Status::Active => look_at(shared, record, now).await?,
-                Status::Ended { .. } => shared.store.forget(record.id(), now).await?,
+                Status::Ended { .. } => {
+                    shared.store.forget(record.id(), now).await?;
+                    shared.timeline.forget(record.id());
+                }
             }
         }
     }

@@ -16,8 +16,8 @@ use rejoin_core::state::{
     Attach, AttachRefused, Create, End, EnterRefused, Entered, Restore, RestoreRefused, Takeover,
     TokenUse,
 };
-use rejoin_core::{Epoch, LogId, Principal, ProcessId, SessionId};
-use rejoin_store::{Failure, Query, Store, Unavailable};
+use rejoin_core::{Epoch, LogId, Principal, ProcessId, SessionId, Timestamp};
+use rejoin_store::{Failure, Parked, Query, Store, Unavailable};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use crate::agent::Agent;
@@ -29,11 +29,13 @@ use crate::error::{AttachError, CreateError, EndError, PublishError};
 use crate::hook::{Claims, Lifecycle, SessionHook};
 use crate::mcp::Hubs;
 use crate::metrics::Metrics;
+use crate::series::{Sample, Series};
 use crate::service::WeakService;
 use crate::shared::{Agents, Drivers, Shared};
 use crate::tasks::Tasks;
+use crate::timeline::{Happening, Moment, Return, Timeline};
 use crate::watch::{Watch, Watches};
-use crate::{asking, outlet, random, reaper};
+use crate::{asking, outlet, random, reaper, series};
 
 /// How long drivers, agents and hooks have to end when the server is closed.
 const LAST_CALLS: Duration = Duration::from_secs(5);
@@ -180,11 +182,16 @@ impl Builder {
             last_attachment: AtomicU64::new(0),
             watches: Watches::default(),
             metrics: Metrics::new(),
+            series: Series::default(),
+            timeline: Timeline::default(),
             hubs: Hubs::default(),
             service: OnceLock::new(),
         });
         shared.tasks.spawn(reaper::run(Arc::clone(&shared)));
         let parked = shared.store.parked_at_start();
+        for Parked { id, generation } in &parked {
+            shared.noted(id, *generation, Happening::ParkedByRestart);
+        }
         if shared.hook.is_some() && !parked.is_empty() {
             shared.tasks.spawn(asking::ask_after_start(Arc::clone(&shared), parked));
         }
@@ -363,6 +370,15 @@ impl Sessions {
         asked.is_ok() && answer.await.unwrap_or(false)
     }
 
+    /// Ends a session's agent as a crash would, wherever it is; another one goes on from the state that is
+    /// stored, with the messages that it does not cover. Says whether there was one in this process.
+    pub async fn restart_agent(&self, id: &SessionId) -> bool {
+        let Some(driver) = self.shared.drivers.get(id) else { return false };
+        let (reply, answer) = oneshot::channel();
+        let asked = driver.send(Command::Restart { reply }).await;
+        asked.is_ok() && answer.await.unwrap_or(false)
+    }
+
     /// Is told whenever a session has new events, or has ended, in this process.
     pub fn watch(&self, id: &SessionId) -> Watch {
         self.shared.watches.watch(id)
@@ -374,9 +390,11 @@ impl Sessions {
     }
 
     /// Notes who serves them: whoever works for a session may need what only that can do. The first
-    /// one counts.
+    /// one counts. From now on there is somebody who may want to know how the server has been doing.
     pub(crate) fn served_by(&self, service: WeakService) {
-        let _ = self.shared.service.set(service);
+        if self.shared.service.set(service).is_ok() {
+            self.shared.tasks.spawn(series::run(Arc::clone(&self.shared)));
+        }
     }
 
     /// What is known in this process of MCP sessions.
@@ -424,6 +442,27 @@ impl Sessions {
         let active = self.shared.store.count(None).await?;
         let (agents, store) = (&self.shared.agent_counts, self.shared.store.measurements());
         Ok(self.shared.metrics.encode(active, agents, store))
+    }
+
+    /// How the server is doing at this moment.
+    pub async fn sample(&self) -> Result<Sample, Unavailable> {
+        series::look(&self.shared).await
+    }
+
+    /// How it has been doing since then, for up to an hour: a sample every five seconds, oldest first.
+    /// They are taken once a [`Service`](crate::service::Service) serves these sessions.
+    pub fn samples(&self, after: Option<Timestamp>) -> Vec<Sample> {
+        self.shared.series.after(after)
+    }
+
+    /// What happened to a session lately, oldest first, as far as this process remembers.
+    pub fn timeline(&self, id: &SessionId) -> Vec<Moment> {
+        self.shared.timeline.of(id)
+    }
+
+    /// Notes that a client came back to a session.
+    pub(crate) fn came_back(&self, record: &Record, back: Return) {
+        self.shared.noted(record.id(), record.generation, Happening::Resumed(Box::new(back)));
     }
 
     pub(crate) fn counted(&self) -> &Metrics {

@@ -21,9 +21,11 @@ use crate::hook::{Claims, Lifecycle, SessionHook};
 use crate::mcp::Hubs;
 use crate::metrics::Metrics;
 use crate::reaper;
+use crate::series::Series;
 use crate::service::WeakService;
 use crate::sessions::ServerSettings;
 use crate::tasks::Tasks;
+use crate::timeline::Timeline;
 use crate::watch::Watches;
 
 pub(crate) struct Shared {
@@ -45,6 +47,8 @@ pub(crate) struct Shared {
     /// Who waits for new events without being attached.
     pub(crate) watches: Watches,
     pub(crate) metrics: Metrics,
+    pub(crate) series: Series,
+    pub(crate) timeline: Timeline,
     pub(crate) hubs: Hubs,
     /// Who serves these sessions, once somebody does.
     pub(crate) service: OnceLock<WeakService>,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use common::children::{Puppet, kill};
+use common::children::{Puppet, kill, lives};
 use common::*;
 use rejoin::agents::Command;
 use rejoin::core::limits::LogBounds;
@@ -90,6 +90,24 @@ async fn after_a_kill_the_next_child_has_the_state_and_only_the_messages_it_does
     assert_eq!(start["state"], json!({"k": [1]}));
     assert_eq!((&start["in_seq"], &start["state_seq"]), (&json!(1), &json!(1)));
     assert_eq!(start["last_seq"], 2);
+    assert_eq!(world.sessions.agent_counts().restarts.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn a_child_that_is_restarted_is_killed_wherever_it_is_and_the_next_goes_on_from_its_state() {
+    let puppet = Puppet::new();
+    let world = world_of(&puppet).await;
+    let said = json!({"event": "agent.done", "state": {"k": 1}, "in_seq": 1});
+    world.tell(json!({"print": [said]})).await;
+    world.until_head(1).await;
+    world.tell(json!({"then": "sleep", "stubborn": true})).await;
+    let first = ["session.start", "user.message 1", "user.message 2"];
+    puppet.until_heard(&first).await;
+    assert!(world.sessions.restart_agent(&world.id).await);
+    let again = ["session.start", "user.message 2"];
+    puppet.until_heard(&[&first[..], &again[..]].concat()).await;
+    assert_eq!(puppet.told()[3]["content"]["state"], json!({"k": 1}));
+    until(async || !lives(puppet.pids()[0])).await;
     assert_eq!(world.sessions.agent_counts().restarts.load(Ordering::Relaxed), 1);
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use common::*;
 use rejoin::agents::Example;
+use rejoin::core::session::Publication;
 use rejoin::store::{MemoryStore, Store};
 use rejoin::{Clock, Sessions};
 use serde_json::{Value, json};
@@ -142,6 +143,43 @@ async fn killed_in_the_middle_it_goes_on_without_a_hole_or_a_repetition() {
         assert!(lives > 4, "{lives}");
         assert_eq!(seen, undisturbed);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn restarted_whenever_somebody_likes_it_goes_on_without_a_hole_or_a_repetition() {
+    let (undisturbed, _) = seen_with_kills(MINUTE).await;
+    let world = example().await;
+    world.tell(json!("How are you?")).await;
+    world.tell(json!("And now?")).await;
+    let mut restarts = 0;
+    while world.record().await.has_work() {
+        pass(Duration::from_millis(1_250)).await;
+        restarts += u64::from(world.sessions.restart_agent(&world.id).await);
+        assert!(restarts < 1_000, "it does not get anywhere");
+    }
+    assert!(restarts > 5, "{restarts}: more often than an agent may die");
+    assert_eq!(world.events().await, undisturbed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_its_state_alone_where_the_logs_are_gone_it_finishes_what_it_was_at() {
+    let old = example().await;
+    old.send(r#"{"content":"How are you?","message_id":"m-1"}"#).await;
+    pass(5 * SECOND).await;
+    let snapshot = old.store.snapshot(&old.id).await.unwrap().unwrap();
+    let said_before = old.events().await.len();
+    answered(&old).await;
+
+    let new = example().await;
+    new.publish(Publication { state: Some(snapshot.body), ..said() }).await;
+    let _client = new.attach().await;
+    let whole = old.events().await;
+    until(async || new.events().await.len() + said_before == whole.len()).await;
+    assert_eq!(new.events().await, whole[said_before..]);
+    new.tell(json!("And now?")).await;
+    answered(&new).await;
+    let last = new.events().await.pop().unwrap();
+    assert!(last["content"].as_str().unwrap().contains("I had answered 1 in"), "{last}");
 }
 
 #[tokio::test]

@@ -263,6 +263,7 @@ async fn publishing_needs_the_right_to_and_an_agents_session() {
     open.post(&events(&mcp)).json(&json!({ "event": "a" })).send().await.expect(404);
     let message = open.post(&format!("/api/sessions/{mcp}/messages"));
     message.json(&json!({ "content": "a" })).send().await.expect(404);
+    open.post(&format!("/api/sessions/{mcp}/state")).send().await.expect(404);
 }
 
 #[tokio::test]

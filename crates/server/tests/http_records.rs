@@ -199,6 +199,19 @@ async fn a_connection_is_cut_and_the_session_kept() {
 }
 
 #[tokio::test]
+async fn restarting_an_agent_that_is_not_there_says_so_and_mcp_sessions_have_none() {
+    let web = Setup::open().start().await;
+    let (id, _) = web.create().await;
+    let path = format!("/api/mcp/sessions/{id}/restart");
+    assert_eq!(
+        web.post(&path).send().await.expect(200),
+        json!({ "session_id": id, "restarted": false })
+    );
+    let mcp = web.create_mcp().await;
+    web.post(&format!("/api/sessions/{mcp}/restart")).send().await.expect(404);
+}
+
+#[tokio::test]
 async fn everything_but_the_record_and_the_token_of_an_ended_session_is_gone() {
     let web = Setup::open().start().await;
     let (expired, _) = web.create().await;
@@ -214,6 +227,7 @@ async fn everything_but_the_record_and_the_token_of_an_ended_session_is_gone() {
             ("POST", "/messages", r#"{"content":1}"#, 410),
             ("POST", "/state", "", 410),
             ("POST", "/disconnect", "", 410),
+            ("POST", "/restart", "", 410),
             ("GET", "/token", "", 400),
             ("POST", "/token", "", 400),
         ];
@@ -243,6 +257,7 @@ async fn unknown_foreign_and_impossible_sessions_look_the_same() {
         ("POST", "/messages", r#"{"content":1}"#),
         ("POST", "/state", ""),
         ("POST", "/disconnect", ""),
+        ("POST", "/restart", ""),
     ];
     for id in ids {
         for (method, path, body) in calls {

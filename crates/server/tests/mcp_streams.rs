@@ -5,7 +5,6 @@
 
 mod common;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use common::http::SentEvent;
@@ -14,8 +13,6 @@ use common::web::{Setup, Web};
 use common::{policy, until};
 use rejoin::core::SessionId;
 use rejoin::core::lifetime::OnDisconnect;
-use rejoin::core::limits::LogBounds;
-use rejoin::store::MemoryStore;
 use rejoin::web::{McpSettings, WebSettings};
 use serde_json::{Value, json};
 
@@ -121,45 +118,6 @@ async fn a_position_that_is_malformed_or_of_another_session_is_400() {
         let refused = one.resume(last).send().await.expect(400);
         assert_eq!(refused["error"]["code"], -32600, "{refused}");
     }
-}
-
-#[tokio::test]
-async fn a_result_that_was_evicted_ends_its_call_with_32051() {
-    let fake = Fake::new();
-    let bounds = LogBounds { events: 4, ..LogBounds::default() };
-    let store = Arc::new(MemoryStore::new(bounds, 100));
-    let web = fake.serve(Setup { store, ..Setup::open() }).await;
-    let peer = Peer::begin(&web, NEWEST).await;
-    let mut lost = peer.call(7, json!({ "gate": "g" })).await;
-    let place = lost.next().await.unwrap();
-    drop(lost);
-    fake.open("g");
-    until_covered(&web, &peer.session, 3).await;
-    for id in 10..15 {
-        peer.call(id, json!({})).await.rest().await;
-    }
-    let mut resumed = peer.resume(&place.id).stream().await;
-    let answer = resumed.answer(7).await;
-    assert_eq!(answer["error"]["code"], -32051, "{answer}");
-    assert_eq!(resumed.next().await, None);
-}
-
-#[tokio::test]
-async fn progress_that_was_evicted_is_no_error() {
-    let fake = Fake::new();
-    let bounds = LogBounds { events: 3, ..LogBounds::default() };
-    let store = Arc::new(MemoryStore::new(bounds, 100));
-    let web = fake.serve(Setup { store, ..Setup::open() }).await;
-    let peer = Peer::begin(&web, NEWEST).await;
-    let mut asked = peer.call(7, json!({ "progress": 10, "gate": "g" })).await;
-    let place = asked.next().await.unwrap();
-    drop(asked);
-    let head = async || record(&web, &peer.session).await.head.get();
-    until(async || head().await == 11).await;
-    let mut resumed = peer.resume(&place.id).stream().await;
-    assert_eq!(resumed.message().await.data["params"]["progress"], 8);
-    fake.open("g");
-    assert!(resumed.answer(7).await["result"].is_object());
 }
 
 #[tokio::test]

@@ -6,14 +6,18 @@ mod common;
 
 use std::time::Duration;
 
-use common::mcp_client::{Client, in_haste, serve};
+use common::mcp_client::{Client, in_haste, kept_in, serve, serve_on};
 use common::upstream::{Manners, Upstream};
-use common::web::Web;
+use common::web::{Setup, Web};
+use rejoin::ServerSettings;
 use rejoin::mcp::Gateway;
 use serde_json::json;
 
 const OUTCOME_UNKNOWN: (i64, &str) = (-32050, "upstream_lost");
 const UNAVAILABLE: (i64, &str) = (-32052, "upstream_unavailable");
+
+/// So soon an idle gateway goes.
+const IDLE: Duration = Duration::from_millis(50);
 
 async fn before(upstream: &Upstream) -> (Web, Client) {
     let web = serve(Gateway::http(&upstream.url()).unwrap()).await;
@@ -223,6 +227,21 @@ async fn a_call_made_while_the_server_is_away_waits_for_it() {
 }
 
 #[tokio::test]
+async fn a_redirect_is_not_followed_and_the_client_is_told_what_to_do() {
+    let upstream = Upstream::start();
+    let (_web, client) = before(&upstream).await;
+    let answer = client.call(1, "read_moved", json!({})).await.answer().await;
+    let error = json!({
+        "code": -32052,
+        "message": "the MCP server answered 307; name the URL that it leads to",
+        "data": { "reason": "upstream_refused" },
+    });
+    assert_eq!(answer["error"], error);
+    assert_eq!(upstream.runs("read_moved"), 1, "it is not asked again");
+    assert_eq!(client.call(2, "write_json", json!({})).await.text().await, "run 1");
+}
+
+#[tokio::test]
 async fn a_server_that_has_no_room_is_asked_again() {
     let upstream = Upstream::start();
     let (_web, client) = before(&upstream).await;
@@ -311,4 +330,41 @@ async fn a_server_is_told_when_a_session_ends() {
     client.end().await;
     upstream.has_heard("DELETE", 1).await;
     assert_eq!(upstream.heard("DELETE")[0].header("mcp-session-id"), Some("upstream-1"));
+}
+
+#[tokio::test]
+async fn a_session_from_before_that_is_refused_in_whatever_words_is_made_again() {
+    let upstream = Upstream::with(Manners { stale: (401, "go away"), ..Manners::default() });
+    let home = tempfile::tempdir().unwrap();
+    let gateway = || Gateway::http(&upstream.url()).unwrap();
+    let web = serve_on(kept_in(home.path()), gateway()).await;
+    let client = Client::begin(&web).await;
+    assert_eq!(client.call(1, "write_json", json!({})).await.text().await, "run 1");
+    web.service.close().await.unwrap();
+    assert_eq!(upstream.heard("DELETE").len(), 0, "it is left for whoever comes next");
+
+    let web = serve_on(kept_in(home.path()), gateway()).await;
+    let client = client.at(&web);
+    assert_eq!(client.call(2, "write_json", json!({})).await.text().await, "run 2");
+    assert_eq!(upstream.heard("initialize").len(), 1);
+    web.service.close().await.unwrap();
+
+    upstream.forget();
+    let web = serve_on(kept_in(home.path()), gateway()).await;
+    let client = client.at(&web);
+    assert_eq!(client.call(3, "write_json", json!({})).await.text().await, "run 3");
+    assert_eq!(upstream.heard("initialize").len(), 2);
+}
+
+#[tokio::test]
+async fn an_idle_gateway_gives_the_servers_session_up_and_the_next_begins_another() {
+    let upstream = Upstream::start();
+    let sessions = ServerSettings { mcp_idle_ttl: IDLE, ..ServerSettings::default() };
+    let mcp = Some(Gateway::http(&upstream.url()).unwrap());
+    let web = Setup { sessions, mcp, ..Setup::open() }.start().await;
+    let client = Client::begin(&web).await;
+    upstream.has_heard("DELETE", 1).await;
+    assert_eq!(client.call(1, "write_json", json!({})).await.text().await, "run 1");
+    let calls = upstream.heard("tools/call");
+    assert_eq!(calls[0].header("mcp-session-id"), Some("upstream-2"), "and not in vain before");
 }

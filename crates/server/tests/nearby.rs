@@ -18,8 +18,10 @@ const ON_THIS_MACHINE: [&str; 4] =
     ["127.0.0.1:4711", "127.0.0.2:4711", "[::1]:4711", "[::ffff:127.0.0.1]:4711"];
 
 /// Paths that name everybody's sessions or hand out credentials.
-fn private(id: &str) -> [(&'static str, String); 6] {
+fn private(id: &str) -> [(&'static str, String); 8] {
     [
+        ("GET", "/api/sessions/search".to_owned()),
+        ("GET", "/api/overview".to_owned()),
         ("GET", "/api/sessions".to_owned()),
         ("GET", "/api/sessions/active".to_owned()),
         ("GET", "/api/mcp/sessions/active".to_owned()),

@@ -10,9 +10,10 @@ use rejoin_core::record::Record;
 use rejoin_core::state::{
     Ack, AckRefused, Append, AppendRefused, Appended, Attach, AttachRefused, Attached, Create,
     Detach, End, EndRefused, Enter, EnterRefused, Entered, Keep, LeaseHeld, NewToken, Renew,
-    RenewRefused, Renewed, Restore, RestoreRefused, SessionOver, Stale, TakeLease,
+    RenewRefused, Renewed, Restore, RestoreRefused, SessionOver, Stale, TakeLease, Tokens,
 };
 use rejoin_core::{Generation, InSeq, Principal, Seq, SessionId, Term, Timestamp};
+use tokio::sync::oneshot;
 
 use crate::audit::{AuditPage, AuditQuery, AuditRecord};
 use crate::measure::Measurements;
@@ -24,10 +25,11 @@ use crate::measure::Measurements;
 /// attachment it gives). A store that let them fall apart would hand a message to the agent twice,
 /// or let a token be used twice.
 ///
-/// **Ordered.** Changes to one session take effect one after the other, in the order in which the
-/// calls were made by one caller, and each sees all that came before it. Guards (generation, term,
-/// expected seq) are checked inside that order; a store that checked them outside would let a
-/// replaced connection or a fenced process write.
+/// **Ordered.** Changes to one session take effect one after the other, in the order in which one
+/// caller began them (first polled them), whether or not it waited for each; and each sees all that
+/// came before it. They become durable in that order too: what came later is never there without it.
+/// Guards (generation, term, expected seq) are checked inside that order; a store that checked them
+/// outside would let a replaced connection or a fenced process write.
 ///
 /// **Durable before known.** A call returns, and a reader sees what it did, only once it would
 /// survive the crash that the store protects from. A store that answered sooner would hand out a seq
@@ -85,6 +87,20 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         enter: Enter<Body>,
     ) -> Result<Entered, Failure<EnterRefused>>;
 
+    /// The same, telling `early` the number that a new message gets as soon as that is settled, before
+    /// it is durable; a store that can't say it any sooner lets `early` drop. It is for the agent alone,
+    /// which may begin with the message meanwhile: what it says of it becomes durable after it. Whoever
+    /// sent the message must not learn of it before the call returns.
+    async fn enter_early(
+        &self,
+        id: &SessionId,
+        enter: Enter<Body>,
+        early: oneshot::Sender<InSeq>,
+    ) -> Result<Entered, Failure<EnterRefused>> {
+        drop(early);
+        self.enter(id, enter).await
+    }
+
     /// Takes the right to run a session's agent: the term goes up by one if another process had it.
     async fn take_lease(&self, id: &SessionId, take: TakeLease)
     -> Result<Term, Failure<LeaseHeld>>;
@@ -108,6 +124,16 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         limit: PageLimit,
     ) -> Result<Option<Page>, Unavailable>;
 
+    /// The results after `after` that are kept from before `record.oldest`, as many as fit: where a log is
+    /// over its bounds, what only passes by goes first. They may move here between two calls, so whoever
+    /// reads on with [`Store::read`] and finds an older event gone looks here again.
+    async fn read_kept(
+        &self,
+        id: &SessionId,
+        after: Seq,
+        limit: PageLimit,
+    ) -> Result<Vec<StoredEvent>, Unavailable>;
+
     /// The entries of the in log after `after` that no state covers, at most `limit`.
     async fn entries(
         &self,
@@ -126,6 +152,10 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         token: NewToken,
         now: Timestamp,
     ) -> Result<(), Failure<SessionOver>>;
+
+    /// The reconnect tokens of a session, for people to look at: it may be a moment ahead of what is
+    /// durable, so nothing may be decided by it. Nothing if the session is unknown.
+    async fn tokens(&self, id: &SessionId) -> Result<Option<Tokens>, Unavailable>;
 
     /// Uses a token to renew a session without attaching to it.
     async fn renew(&self, id: &SessionId, renew: Renew) -> Result<Renewed, Failure<RenewRefused>>;

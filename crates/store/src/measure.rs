@@ -87,7 +87,8 @@ impl<const N: usize> Default for Distribution<N> {
 }
 
 impl<const N: usize> Distribution<N> {
-    fn note(&self, bounds: &[f64; N], value: f64) {
+    /// Notes a value. The bounds are the same every time.
+    pub fn note(&self, bounds: &[f64; N], value: f64) {
         let place = bounds.iter().position(|bound| value <= *bound);
         let count = place.map_or(&self.beyond, |place| &self.counts[place]);
         count.fetch_add(1, Ordering::Relaxed);

@@ -13,7 +13,7 @@ use rejoin_core::state::{
     self, Ack, AckRefused, Append, AppendRefused, Appended, Attach, AttachRefused, Attached,
     Create, Detach, End, EndRefused, Enter, EnterRefused, Entered, Keep, LeaseHeld, NewToken,
     Renew, RenewRefused, Renewed, Restore, RestoreRefused, Restored, SessionOver, SessionState,
-    Stale, TakeLease,
+    Stale, TakeLease, Tokens,
 };
 use rejoin_core::{InSeq, Principal, Seq, SessionId, Term, Timestamp};
 
@@ -248,7 +248,7 @@ impl Store for MemoryStore {
             let mut events: Vec<StoredEvent> = Vec::new();
             let mut bytes = 0;
             for (seq, held) in session.out.after(after).take(limit.events.max(1)) {
-                bytes += held.size as usize;
+                bytes += held.weight.bytes();
                 if bytes > limit.bytes && !events.is_empty() {
                     break;
                 }
@@ -256,6 +256,26 @@ impl Store for MemoryStore {
             }
             Page { events, record: session.record() }
         })
+    }
+
+    async fn read_kept(
+        &self,
+        id: &SessionId,
+        after: Seq,
+        limit: PageLimit,
+    ) -> Result<Vec<StoredEvent>, Unavailable> {
+        let kept = self.view(id, |session| {
+            let (mut events, mut bytes) = (Vec::new(), 0);
+            for (seq, held) in session.out.kept_after(after).take(limit.events.max(1)) {
+                bytes += held.weight.bytes();
+                if bytes > limit.bytes && !events.is_empty() {
+                    break;
+                }
+                events.push(StoredEvent { seq, at: held.at, body: Arc::clone(&held.body) });
+            }
+            events
+        })?;
+        Ok(kept.unwrap_or_default())
     }
 
     async fn entries(
@@ -292,6 +312,10 @@ impl Store for MemoryStore {
         now: Timestamp,
     ) -> Result<(), Failure<SessionOver>> {
         self.change(id, None, |session| session.put_token(token, now))
+    }
+
+    async fn tokens(&self, id: &SessionId) -> Result<Option<Tokens>, Unavailable> {
+        self.view(id, |session| session.tokens.clone())
     }
 
     async fn renew(&self, id: &SessionId, renew: Renew) -> Result<Renewed, Failure<RenewRefused>> {
@@ -372,7 +396,8 @@ impl Store for MemoryStore {
             return Ok(again);
         }
         for session in inner.sessions.values_mut() {
-            if session.out.has_outlived(&self.bounds, session.settled(), now) {
+            let (bounds, settled) = (session.bounds(&self.bounds), session.grows_old());
+            if session.out.has_outlived(&bounds, settled, now) {
                 let had = held(session);
                 session.settle(&self.bounds, now);
                 self.measurements.holds(had, held(session));

@@ -17,7 +17,7 @@ const LOOK_AT_MOST_EVERY: Duration = Duration::from_millis(100);
 
 /// When they are to be looked through next.
 pub(crate) fn look_again(bounds: &LogBounds, now: Timestamp) -> Timestamp {
-    now + bounds.retention.clamp(LOOK_AT_MOST_EVERY, LOOK_EVERY)
+    now + bounds.retention.min(bounds.result_retention).clamp(LOOK_AT_MOST_EVERY, LOOK_EVERY)
 }
 
 /// How soon a session gives way: the smaller, the sooner.

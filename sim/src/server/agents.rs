@@ -83,7 +83,7 @@ impl Server {
                 events: vec![format!("done {word}").into_bytes().into()],
                 state: Some(state.into_bytes().into()),
                 in_seq: Some(entry_done),
-                key: None,
+                ..Publication::default()
             }
         };
         agent.waits = around.random.one_in(2);

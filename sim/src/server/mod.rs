@@ -230,6 +230,11 @@ impl Server {
             Output::Ack(ack) => around.disk.ask(id, Write::Ack(ack)),
             Output::Enter { ticket, from, enter } => {
                 around.disk.ask(id, Write::Enter { ticket, from, enter });
+                if around.random.one_in(2)
+                    && let Some(entry) = around.disk.foresee(id)
+                {
+                    self.feed(id, Input::Entering(entry), around);
+                }
             }
             Output::Append(append) => around.disk.ask(id, Write::Append(append)),
             Output::Read { attachment, after } => {

@@ -7,7 +7,7 @@
 //! HTTP without an SDK and keeps its connections; the clock stops when the result has arrived. The targets
 //! take turns, and a figure is the median over the rounds of each round's median.
 //!
-//! `scripts/mcp-bench` builds and runs it; `scripts/mcp-bench peers` leaves Rejoin out.
+//! `scripts/mcp-bench` builds and runs it; with `peers` it leaves Rejoin out, with `rejoin` the peers.
 
 mod calling;
 mod over_http;
@@ -33,11 +33,11 @@ const SHARE: f64 = 0.5;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<ExitCode> {
-    let with_rejoin = std::env::args().nth(1).as_deref() != Some("peers");
-    let mut peers = vec![Peer::Nothing, Peer::Supergateway, Peer::McpProxy];
-    if with_rejoin {
-        peers.push(Peer::Rejoin);
-    }
+    let peers = match std::env::args().nth(1).as_deref() {
+        Some("peers") => vec![Peer::Nothing, Peer::Supergateway, Peer::McpProxy],
+        Some("rejoin") => vec![Peer::Nothing, Peer::Rejoin],
+        _ => vec![Peer::Nothing, Peer::Supergateway, Peer::McpProxy, Peer::Rejoin],
+    };
     let mut targets = vec![];
     for peer in peers {
         targets.push(Target::start(peer).await.with_context(|| format!("{peer} did not start"))?);

@@ -93,6 +93,7 @@ export class FakeLocks {
 
   async #grant(waiting) {
     this.#holder = waiting;
+    await null; // a browser calls back later, too
     waiting.resolve(await waiting.callback({}));
     if (this.#holder !== waiting) return;
     this.#holder = null;

@@ -12,6 +12,7 @@ use rejoin::web::{self, AllowList, Allowed, McpSettings, ModernSettings, WebSett
 
 use super::health::{self, Health};
 use super::opening::log_bounds;
+use super::pages;
 use crate::access;
 use crate::listener::Listener;
 use crate::settings::{Access, Config, ModernUpstream, Settings, StaleStatus};
@@ -24,8 +25,9 @@ pub(crate) fn routes(config: &Config, service: Service, health: &Arc<Health>) ->
     let access = access::authenticator(&config.access)?;
     let settings = web_settings(config);
     let allowed = settings.allowed.clone();
-    let health = web::gate(health::routes(Arc::clone(health)), allowed);
-    Ok(web::router(service, access, settings).merge(health))
+    let health = health::routes(Arc::clone(health));
+    let own = web::gate(health.merge(pages::routes()), allowed);
+    Ok(web::router(service, access, settings).merge(own))
 }
 
 /// Answers on `listener` until the server stops.

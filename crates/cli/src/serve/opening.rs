@@ -93,6 +93,7 @@ pub(crate) fn log_bounds(settings: &Settings) -> LogBounds {
         events: settings.buffer_size,
         bytes: usize::try_from(settings.buffer_bytes).unwrap_or(usize::MAX),
         retention: settings.buffer_retention,
+        result_retention: settings.result_retention,
     }
 }
 

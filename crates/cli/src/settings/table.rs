@@ -150,8 +150,9 @@ settings! {
     sse_keep_alive: Time = Text("15s"), at_least "1ms" => Now;
     /// After what time an SSE client should come back when its stream ends.
     sse_retry: Time = Text("3s"), at_least "1ms" => Now;
-    /// How long results and finished tasks are kept to be fetched again.
-    result_retention: Time = Text("1h") => Later("MCP");
+    /// How long results and finished tasks are kept to be fetched again, within the bounds of the buffer,
+    /// where results go last.
+    result_retention: Time = Text("1h") => Now;
     /// Lets clients of `/sse` choose the id of a new session. Without authentication such an id is a
     /// secret.
     client_session_ids: Switch = Text("false") => Now;

@@ -4,7 +4,9 @@
 mod inbox;
 mod out;
 mod seen;
+mod weight;
 
 pub use inbox::{Entry, EntryKind, Inbox};
 pub use out::{Held, OutLog, Trimmed};
 pub use seen::{ById, Memory, MessageDigest, Remembered, RememberedKey, Seen, SeenKeys};
+pub use weight::Weight;

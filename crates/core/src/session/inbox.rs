@@ -58,6 +58,15 @@ impl Session {
         self.ask_for_entries();
     }
 
+    /// The store has given a message its number, though it is not durable yet. The agent may begin with
+    /// it if it has been handed all before it: whatever it says becomes durable after the message.
+    pub(super) fn on_entering(&mut self, entry: StoredEntry) {
+        if self.agent.hand_next(entry.in_seq) {
+            self.record.in_head = self.record.in_head.max(entry.in_seq);
+            self.emit(Output::Hand(vec![entry]));
+        }
+    }
+
     /// Asks for the entries that the agent has not been handed, if it can take some.
     pub(super) fn ask_for_entries(&mut self) {
         if let Some(after) = self.agent.wants_entries(self.record.in_head) {

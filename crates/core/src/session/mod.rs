@@ -106,6 +106,8 @@ pub enum Input {
     },
     /// Somebody sends something to the agent.
     Message(Box<Message>),
+    /// The store will have this message as the next, but has not answered yet: only the agent may know.
+    Entering(StoredEntry),
     /// The store answered an [`Output::Enter`].
     EnterAnswered {
         /// What was asked.
@@ -388,6 +390,7 @@ impl Session {
             Input::Ack { attachment, seq, resend } => self.on_ack(attachment, seq, resend, now),
             Input::Page { attachment, after, page } => self.on_page(attachment, after, page),
             Input::Message(message) => self.on_message(*message, now),
+            Input::Entering(entry) => self.on_entering(entry),
             Input::EnterAnswered { ticket, from, answer } => {
                 self.on_enter_answered(ticket, from, answer, now);
             }

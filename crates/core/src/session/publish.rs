@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use super::{Output, Session, Ticket};
 use crate::lifetime::Verdict;
 use crate::limits;
-use crate::log::MessageDigest;
+use crate::log::{MessageDigest, Weight};
 use crate::page::Body;
 use crate::position::{Generation, InSeq, Seq, Term};
 use crate::state::{Append, AppendRefused, Appended, NewEvent, NewSnapshot};
@@ -17,6 +17,8 @@ use crate::time::Timestamp;
 pub struct Publication {
     /// Events, in order; may be none.
     pub events: Vec<Body>,
+    /// Whether they are results: where the log is over its bounds these go last.
+    pub results: bool,
     /// The agent's state after them.
     pub state: Option<Body>,
     /// Entries up to this one are dealt with.
@@ -154,6 +156,17 @@ impl AgentSide {
         }
     }
 
+    /// Whether the agent can be handed this entry now: it is the next one, and none is on its way.
+    pub(super) fn hand_next(&mut self, in_seq: InSeq) -> bool {
+        match &mut self.running {
+            Some(running) if running.asked.is_none() && running.handed.next() == in_seq => {
+                running.handed = in_seq;
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+
     /// The last entry that was taken by an agent that covers entries by taking the next.
     fn taken_unnamed(&self) -> Option<InSeq> {
         let unnamed = |running: &&Running| running.covering == Covering::Unknown;
@@ -273,7 +286,8 @@ impl Session {
             let begin = first.plus(append.events.len() as u64);
             bytes += publication.events.iter().map(|body| body.len()).sum::<usize>();
             let events = publication.events.into_iter();
-            append.events.extend(events.map(|body| NewEvent { size: size(&body), body }));
+            let weigh = if publication.results { Weight::result } else { Weight::passing };
+            append.events.extend(events.map(|body| NewEvent { weight: weigh(body.len()), body }));
             append.snapshot = publication.state.map(|body| NewSnapshot { size: size(&body), body });
             append.covers = append.covers.max(publication.in_seq);
             append.named |= ticket.is_some() && publication.in_seq.is_some();

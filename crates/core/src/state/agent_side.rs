@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{SessionState, Snapshot};
 use crate::ids::ProcessId;
-use crate::log::{Held, MessageDigest, RememberedKey};
+use crate::log::{Held, MessageDigest, RememberedKey, Weight};
 use crate::position::{InSeq, Seq, Term};
 use crate::record::{Ending, Lease, SnapshotMark, Status};
 use crate::time::Timestamp;
@@ -57,8 +57,8 @@ pub struct Append<B> {
 /// An event that is to be appended.
 #[derive(Clone, Debug)]
 pub struct NewEvent<B> {
-    /// What it counts against the bound in bytes.
-    pub size: u32,
+    /// What it counts against the bounds.
+    pub weight: Weight,
     /// Where its body is.
     pub body: B,
 }
@@ -191,8 +191,8 @@ impl<B> SessionState<B> {
         if let Some(before) = self.check_append(&append)? {
             return Ok(before);
         }
-        for NewEvent { size, body } in append.events {
-            self.out.push(Held { at: append.now, size, body });
+        for NewEvent { weight, body } in append.events {
+            self.out.push(Held { at: append.now, weight, body });
         }
         if let Some(in_seq) = append.covers {
             self.inbox.cover(in_seq);

@@ -41,7 +41,7 @@ use crate::ids::LogId;
 use crate::limits::LogBounds;
 use crate::log::{Inbox, OutLog, Seen, SeenKeys, Trimmed};
 use crate::position::{Epoch, Generation, Seq, Term};
-use crate::record::{About, Lease, Record, SnapshotMark, Status, Transport};
+use crate::record::{About, Kind, Lease, Record, SnapshotMark, Status, Transport};
 use crate::time::Timestamp;
 
 /// Everything about one session. `B` says where a body (an event's, an entry's, a snapshot's) is.
@@ -157,14 +157,32 @@ impl<B> SessionState<B> {
 
     /// Lets go of what is over the bounds. To be called once a change is durable, never before.
     pub fn settle(&mut self, bounds: &LogBounds, now: Timestamp) -> Trimmed {
-        let covered = self.snapshot.as_ref().map_or(Seq::ZERO, |snapshot| snapshot.mark.seq);
-        self.out.trim(bounds, covered, now)
+        let (settled, bounds) = (self.grows_old(), self.bounds(bounds));
+        self.out.trim(&bounds, settled, now)
     }
 
-    /// Everything up to here is acked, or stands in the state.
+    /// Everything up to here is acked, or stands in the state. The state of an MCP session stands for no
+    /// event.
     pub fn settled(&self) -> Seq {
-        let covered = self.snapshot.as_ref().map_or(Seq::ZERO, |snapshot| snapshot.mark.seq);
-        self.out.acked().max(covered)
+        let state = self.snapshot.as_ref().filter(|_| self.about.kind == Kind::Agent);
+        self.out.acked().max(state.map_or(Seq::ZERO, |snapshot| snapshot.mark.seq))
+    }
+
+    /// Everything up to here goes when it has outlived its retention: what is settled; in an MCP session,
+    /// where nobody acks, everything.
+    pub fn grows_old(&self) -> Seq {
+        match self.about.kind {
+            Kind::Agent => self.settled(),
+            Kind::Mcp => Seq::new(u64::MAX),
+        }
+    }
+
+    /// The bounds of its out log, where those of all are `bounds`.
+    pub fn bounds(&self, bounds: &LogBounds) -> LogBounds {
+        match self.about.kind {
+            Kind::Agent => *bounds,
+            Kind::Mcp => LogBounds { retention: bounds.result_retention, ..*bounds },
+        }
     }
 
     /// Gives up so many bytes of its oldest events, or as many as there are, because all sessions

@@ -105,7 +105,11 @@ pub fn restore<B>(
         LineEnd::Active(id) if id != restore.from => Ok(Restored::Joined(id)),
         LineEnd::Gone(id) if id != restore.from => Err(RestoreRefused::Superseded),
         LineEnd::Active(_) | LineEnd::Gone(_) => {
-            let contents = sessions.find(&restore.from).map(|old| take_over(old, &restore));
+            let mut restore = restore;
+            let contents = sessions.find(&restore.from).map(|old| {
+                restore.create.about.client = old.about.client.clone();
+                take_over(old, &restore)
+            });
             Ok(Restored::Made(Box::new(go_on(restore, contents))))
         }
     }

@@ -162,6 +162,11 @@ impl Tokens {
         &self.live
     }
 
+    /// Those that were used and would be good still, in the order of their use, with when that was.
+    pub fn used(&self) -> impl DoubleEndedIterator<Item = (&NewToken, Timestamp)> {
+        self.used.iter().map(|(token, used)| (token, used.at))
+    }
+
     fn first_use(&mut self, token: &TokenUse, now: Timestamp) -> UsedToken {
         let TokenUse { generation, successor, .. } = *token;
         if let Some(index) = self.live.iter().position(|known| known.hash == token.hash) {

@@ -8,7 +8,7 @@ pub mod live;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rejoin_core::log::{EntryKind, MessageDigest};
+use rejoin_core::log::{EntryKind, MessageDigest, Weight};
 use rejoin_core::page::Body;
 use rejoin_core::record::{About, Ending, Kind, Transport};
 use rejoin_core::state::{
@@ -203,7 +203,9 @@ impl Changes for Stored {
     fn append_of(&self, events: u64, term: Term, now: Timestamp) -> Append<Body> {
         let first = self.out.head().next();
         let numbered = (0..events).map(|n| format!("event {}", first.plus(n)));
-        let events = numbered.map(|text| NewEvent { size: 10, body: body(&text) }).collect();
+        let events = numbered
+            .map(|text| NewEvent { weight: Weight::passing(10), body: body(&text) })
+            .collect();
         Append { term, first, events, snapshot: None, covers: None, named: false, key: None, now }
     }
 

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use self::script::{Step, question_of, script};
-use self::state::State;
+use self::state::{Plan, State};
 use crate::agent::{Agent, Seat};
 use crate::entry::EntryBody;
 use crate::event::Spoken;
@@ -50,7 +50,10 @@ impl Agent for Example {
         let snapshot = seat.start().snapshot.as_ref();
         let state = snapshot.map_or_else(State::default, |snapshot| State::read(&snapshot.body));
         let mut worker = Worker { pace: self.pace, state, waiting: VecDeque::new(), seat };
-        while worker.deals_with_next().await {}
+        let mut goes_on = worker.finishes_what_is_left().await;
+        while goes_on {
+            goes_on = worker.deals_with_next().await;
+        }
     }
 }
 
@@ -63,6 +66,28 @@ struct Worker {
     seat: Seat,
 }
 
+/// A message that it works on.
+struct Task {
+    in_seq: InSeq,
+    message_id: Option<String>,
+    question: String,
+    /// Whether the in log has it. A session that was restored after its logs were gone has not.
+    logged: bool,
+}
+
+impl Task {
+    fn of(entry: &StoredEntry) -> Self {
+        let body = EntryBody::for_agent(&entry.body);
+        let message_id = message_id(&body);
+        Self { in_seq: entry.in_seq, message_id, question: question_of(&body), logged: true }
+    }
+
+    fn plan(&self) -> Plan {
+        let (in_seq, message_id) = (self.in_seq.get(), self.message_id.clone());
+        Plan { in_seq, message_id, question: self.question.clone() }
+    }
+}
+
 /// What became of a pause.
 enum Pause {
     Over,
@@ -73,6 +98,18 @@ enum Pause {
 }
 
 impl Worker {
+    /// Finishes what its state says it was at, if the message will not be handed to it again: of a
+    /// session that was restored after its logs were gone, the state is all there is to go on from.
+    async fn finishes_what_is_left(&mut self) -> bool {
+        let record = &self.seat.start().record;
+        let (covered, head) = (record.covered.get(), record.in_head.get());
+        let is_gone = |plan: &Plan| plan.in_seq <= covered || plan.in_seq > head;
+        let Some(plan) = self.state.plan_context.clone().filter(is_gone) else { return true };
+        let Plan { in_seq, message_id, question } = plan;
+        let task = Task { in_seq: InSeq::new(in_seq), message_id, question, logged: false };
+        self.answers(&task).await
+    }
+
     /// Deals with one entry; says whether there may be more.
     async fn deals_with_next(&mut self) -> bool {
         let entry = match self.waiting.pop_front() {
@@ -83,35 +120,35 @@ impl Worker {
             },
         };
         match entry.kind {
-            EntryKind::Message => self.answers(&entry).await,
+            EntryKind::Message => self.answers(&Task::of(&entry)).await,
             EntryKind::Cancel => self.cancels(None, &entry).await,
         }
     }
 
     /// Works on a message, from the step that its state says is next.
-    async fn answers(&mut self, entry: &StoredEntry) -> bool {
-        let body = EntryBody::for_agent(&entry.body);
-        let question = question_of(&body);
-        let script = script(&question, &self.state.memory_snapshot);
-        let done = self.state.steps_done(entry.in_seq);
+    async fn answers(&mut self, task: &Task) -> bool {
+        let script = script(&task.question, &self.state.memory_snapshot);
+        let done = self.state.steps_done(task.in_seq);
         for (index, step) in script.iter().enumerate().skip(done) {
             match self.pauses(step).await {
                 Pause::Over => {}
-                Pause::Cancelled(cancel) => return self.cancels(Some(entry), &cancel).await,
+                Pause::Cancelled(cancel) => return self.cancels(Some(task), &cancel).await,
                 Pause::Stopped => return false,
             }
             let (number, steps) = (index + 1, script.len());
             let now = self.seat.now();
-            let covers = (number == steps).then_some(entry.in_seq);
-            match covers {
-                Some(_) => self.state.answered(&question, steps, now),
-                None => self.state.took_step(step.stage, number, entry.in_seq, &question, now),
+            if number == steps {
+                self.state.answered(&task.question, steps, now);
+            } else {
+                self.state.took_step(step.stage, number, task.plan(), now);
             }
+            let more = json!({"step": number, "steps": steps});
             let event = json!({
                 "event": step.event,
                 "content": step.content,
-                "metadata": metadata(&body, entry.in_seq, json!({"step": number, "steps": steps})),
+                "metadata": metadata(task.message_id.as_deref(), task.in_seq, more),
             });
+            let covers = (number == steps && task.logged).then_some(task.in_seq);
             if !self.says(event, covers).await {
                 return false;
             }
@@ -120,18 +157,19 @@ impl Worker {
     }
 
     /// Stops what it is doing, and forgets what was asked before the cancel.
-    async fn cancels(&mut self, at_work_on: Option<&StoredEntry>, cancel: &StoredEntry) -> bool {
+    async fn cancels(&mut self, at_work_on: Option<&Task>, cancel: &StoredEntry) -> bool {
         let waiting = self.waiting.drain(..).filter(|entry| entry.kind == EntryKind::Message);
         let waiting: Vec<u64> = waiting.map(|entry| entry.in_seq.get()).collect();
-        let at_work_on = at_work_on.map(|entry| entry.in_seq.get());
+        let at_work_on = at_work_on.map(|task| task.in_seq.get());
         let cancelled: Vec<u64> = at_work_on.into_iter().chain(waiting).collect();
         let content = match cancelled.len() {
             0 => "There was nothing to cancel.",
             _ => "Stopped, as you wished.",
         };
         self.state.cancelled(self.seat.now());
-        let body = EntryBody::for_agent(&cancel.body);
-        let metadata = metadata(&body, cancel.in_seq, json!({ "cancelled": cancelled }));
+        let message_id = message_id(&EntryBody::for_agent(&cancel.body));
+        let more = json!({ "cancelled": cancelled });
+        let metadata = metadata(message_id.as_deref(), cancel.in_seq, more);
         let event = json!({"event": "agent.cancelled", "content": content, "metadata": metadata});
         self.says(event, Some(cancel.in_seq)).await
     }
@@ -160,15 +198,22 @@ impl Worker {
         debug_assert!(spoken.is_ok(), "our own events are in order");
         let Ok(Spoken { event, .. }) = spoken else { return false };
         let (events, state) = (event.into_iter().collect(), Some(self.state.to_body()));
-        self.seat.publish(Publication { events, state, in_seq: covers, key: None }).await.is_ok()
+        self.seat
+            .publish(Publication { events, state, in_seq: covers, ..Publication::default() })
+            .await
+            .is_ok()
     }
 }
 
-fn metadata(body: &EntryBody, in_seq: InSeq, more: Value) -> Value {
+fn message_id(body: &EntryBody) -> Option<String> {
+    body.message_id.as_ref().map(|id| id.as_str().to_owned())
+}
+
+fn metadata(message_id: Option<&str>, in_seq: InSeq, more: Value) -> Value {
     let mut metadata = more;
     metadata["in_seq"] = in_seq.get().into();
-    if let Some(message_id) = &body.message_id {
-        metadata["message_id"] = message_id.as_str().into();
+    if let Some(message_id) = message_id {
+        metadata["message_id"] = message_id.into();
     }
     metadata
 }

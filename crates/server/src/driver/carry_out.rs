@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use rejoin_core::lifetime::Verdict;
+use rejoin_core::page::StoredEntry;
 use rejoin_core::record::Ending;
 use rejoin_core::session::{Input, LeaveReason, Output, PublishRefused, Published, Tell, Ticket};
 use rejoin_core::state::{
@@ -10,6 +11,7 @@ use rejoin_core::state::{
 };
 use rejoin_core::{AttachmentId, SessionId};
 use rejoin_store::{Body, Failure, PageLimit, Unavailable};
+use tokio::sync::oneshot;
 use tracing::{Instrument as _, debug_span};
 
 use super::{Done, Driver, Reply};
@@ -19,6 +21,7 @@ use crate::error::{EndError, append_refused, flatten};
 use crate::hook::Lifecycle;
 use crate::outlet::NotPut;
 use crate::shared::Shared;
+use crate::timeline::Happening;
 
 impl Driver {
     pub(super) fn carry_out_all(&mut self) {
@@ -109,6 +112,8 @@ impl Driver {
                 Err(Failure::Refused(_) | Failure::NotFound) => return Done::Nothing,
                 Err(Failure::Unavailable(unavailable)) => return Done::Failed(unavailable),
             }
+            shared.metrics.parked();
+            shared.noted(&id, detach.generation, Happening::Parked);
             shared.deadline_set(detach.now + detach.keep_for);
             match (&shared.hook, then) {
                 (Some(_), _) => {
@@ -132,10 +137,22 @@ impl Driver {
         });
     }
 
+    /// Enters a message. The agent may begin with it as soon as its place in the log is settled; whoever
+    /// sent it learns of it when it is durable.
     fn enter(&mut self, ticket: Ticket, from: Option<AttachmentId>, enter: Enter<Body>) {
         let (shared, id) = (Arc::clone(&self.shared), self.id.clone());
-        self.client_lane.push(async move {
-            let answer = shared.store.enter(&id, enter).await;
+        let (early, told) = oneshot::channel();
+        let (kind, at, body) = (enter.kind, enter.now, Body::clone(&enter.body));
+        self.reads.push(async move {
+            match told.await {
+                Ok(in_seq) => {
+                    Done::Happened(Input::Entering(StoredEntry { in_seq, kind, at, body }))
+                }
+                Err(_) => Done::Nothing, // the store says it all at once
+            }
+        });
+        self.client_lane.join(async move {
+            let answer = shared.store.enter_early(&id, enter, early).await;
             match flatten(answer, EnterRefused::Ended(Ending::Closed)) {
                 Ok(answer) => Done::Happened(Input::EnterAnswered { ticket, from, answer }),
                 Err(unavailable) => Done::Failed(unavailable),

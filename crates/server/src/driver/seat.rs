@@ -117,6 +117,17 @@ impl SeatKeeper {
         }
     }
 
+    /// The agent ends wherever it is, as a crash would end it; that somebody wanted it does not count as
+    /// a death. Its successor goes on from the stored state. Says whether there was one.
+    pub(super) fn restart(&mut self) -> bool {
+        match &mut self.agent {
+            Occupant::Running(agent) => agent.abort(),
+            Occupant::None | Occupant::Starting => return false,
+        }
+        self.died = true;
+        true
+    }
+
     /// The session is over, or another process has taken over: then the agent ends wherever it is.
     pub(super) fn stop(&mut self, over: bool, now: Timestamp) {
         if self.is_leased() {

@@ -25,6 +25,9 @@ use crate::sessions::{Client, Sessions};
 /// How long a session stays attached after its last stream has ended.
 const LINGERS: Duration = Duration::from_secs(1);
 
+/// Answers of a session of which it is known that they were fetched; older ones are mostly gone.
+const MOST_FETCHED: usize = 4_096;
+
 /// What is known in this process of all MCP sessions that are in use.
 #[derive(Debug, Default)]
 pub(crate) struct Hubs {
@@ -143,12 +146,14 @@ impl Hubs {
         lock(&self.renewed).remove(session)
     }
 
-    /// Notes that a client has fetched an answer; what is older than `oldest` is gone anyway.
-    pub(crate) fn fetched(&self, session: &SessionId, seq: Seq, oldest: Seq) {
+    /// Notes that a client has fetched an answer.
+    pub(crate) fn fetched(&self, session: &SessionId, seq: Seq) {
         let mut fetched = lock(&self.fetched);
         let answers = fetched.entry(session.clone()).or_default();
-        *answers = answers.split_off(&oldest);
         answers.insert(seq);
+        if answers.len() > MOST_FETCHED {
+            answers.pop_first();
+        }
     }
 
     /// Whether a client has fetched an answer from this process.
@@ -159,6 +164,12 @@ impl Hubs {
     /// Forgets a session that is over.
     pub(crate) fn forget(&self, session: &SessionId) {
         lock(&self.handed).remove(session);
+        self.forget_answers(session);
+    }
+
+    /// Forgets what the clients of a session have fetched. What its server was handed is known for as
+    /// long as somebody may hand it over.
+    pub(crate) fn forget_answers(&self, session: &SessionId) {
         lock(&self.renewed).remove(session);
         lock(&self.fetched).remove(session);
     }

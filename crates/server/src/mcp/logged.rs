@@ -6,6 +6,7 @@
 //! content; its metadata says which stream it belongs to and which entry it answers.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use rejoin_core::page::Body;
 use rejoin_core::{InSeq, ProcessId};
@@ -86,6 +87,8 @@ pub(crate) struct Entry {
     pub(crate) process: ProcessId,
     /// Where its answer goes.
     pub(crate) stream: StreamName,
+    /// Where it came from, where whoever deals with it must know: a use of a token is written down.
+    pub(crate) from: Option<IpAddr>,
     pub(crate) message: Message,
 }
 
@@ -93,6 +96,8 @@ pub(crate) struct Entry {
 struct StoredEntry<'a> {
     process: ProcessId,
     stream: StreamName,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    from: Option<IpAddr>,
     #[serde(borrow)]
     message: &'a RawValue,
 }
@@ -101,8 +106,8 @@ impl Entry {
     /// The bytes to store.
     pub(crate) fn to_body(&self) -> Body {
         let message = serde_json::from_str(self.message.text()).unwrap_or(RawValue::NULL);
-        let stored =
-            StoredEntry { process: self.process.clone(), stream: self.stream.clone(), message };
+        let (process, stream) = (self.process.clone(), self.stream.clone());
+        let stored = StoredEntry { process, stream, from: self.from, message };
         serde_json::to_vec(&stored).unwrap_or_default().into()
     }
 
@@ -110,7 +115,7 @@ impl Entry {
     pub(crate) fn from_body(body: &[u8]) -> Option<Self> {
         let stored: StoredEntry<'_> = serde_json::from_slice(body).ok()?;
         let message = Message::parse(stored.message.get()).ok()?;
-        Some(Self { process: stored.process, stream: stored.stream, message })
+        Some(Self { process: stored.process, stream: stored.stream, from: stored.from, message })
     }
 }
 
@@ -181,11 +186,12 @@ mod tests {
         let entry = Entry {
             process: ProcessId::from_random([1; 9]),
             stream: StreamName::from_random([2; 8]),
+            from: Some([127, 0, 0, 1].into()),
             message: Message::parse(text).unwrap(),
         };
         let again = Entry::from_body(&entry.to_body()).unwrap();
         assert_eq!((again.message.text(), &again.stream), (text, &entry.stream));
-        assert_eq!(again.process, entry.process);
+        assert_eq!((again.process, again.from), (entry.process, entry.from));
     }
 
     #[test]

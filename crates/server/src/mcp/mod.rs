@@ -19,8 +19,8 @@ pub(crate) mod logged;
 pub(crate) mod message;
 mod upstream;
 
-pub(crate) use gateway::Book;
 pub use gateway::Gateway;
+pub(crate) use gateway::{Book, uses_token};
 pub(crate) use hub::{Hub, Hubs, Present, Reading};
 
 /// The newest revision of MCP with sessions.

@@ -8,6 +8,7 @@ use rejoin_core::{InSeq, Seq, SessionId, Timestamp};
 use serde_json::{Map, Value};
 use tracing::{Instrument as _, debug_span};
 
+use super::speak::agents_only;
 use super::state::{Include, clients_copy};
 use super::{Denial, Service, Visitor};
 use crate::random;
@@ -48,6 +49,7 @@ impl Service {
         include: Include,
     ) -> Result<Exported, Denial> {
         let record = self.active(visitor, id).await?;
+        agents_only(&record)?;
         self.export_record(&record, include).await
     }
 

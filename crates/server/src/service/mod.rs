@@ -39,6 +39,7 @@ use tokio::time::timeout;
 
 pub use denial::{Denial, StateProblem, TokenProblem};
 pub use export::Exported;
+pub(crate) use reconnect::id_or_impossible;
 pub use reconnect::{Admission, Issued, Joined, Renewal};
 pub use restore::{RestoreRequest, Restored};
 pub use speak::{Health, Observed, Place};
@@ -170,7 +171,7 @@ impl Service {
     }
 
     /// Since when it has been running.
-    pub(crate) fn began(&self) -> Timestamp {
+    pub fn started(&self) -> Timestamp {
         self.inner.started
     }
 

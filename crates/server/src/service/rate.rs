@@ -29,7 +29,8 @@ impl<K: Hash + Eq> Rate<K> {
     /// Takes one from a key's budget; says how long to wait if it is spent.
     pub(crate) fn take(&self, key: K, now: Timestamp) -> Result<(), Duration> {
         let mut keys = self.full_at.lock().unwrap_or_else(PoisonError::into_inner);
-        if keys.len() >= KEYS && !keys.contains_key(&key) {
+        let full = keys.len() >= keys.capacity().min(KEYS); // before the map would grow
+        if full && !keys.contains_key(&key) {
             keys.retain(|_, full_at| *full_at > now);
             if keys.len() >= KEYS {
                 return Err(self.interval);

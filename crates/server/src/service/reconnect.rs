@@ -18,10 +18,12 @@ use tracing::field::Empty;
 use tracing::{Instrument as _, Span, debug_span};
 
 use super::rate::Rate;
+use super::speak::agents_only;
 use super::{Denial, Service, TokenProblem, Visitor, transport_word};
 use crate::attachment::{Attachment, Told};
 use crate::random;
 use crate::sessions::Client;
+use crate::timeline::Return;
 
 /// The budgets of attempts.
 #[derive(Debug)]
@@ -153,6 +155,7 @@ impl Service {
             Some(Err(refusal)) => return Err(refusal.into()),
         };
         let record = self.own(visitor, id).await?;
+        agents_only(&record)?;
         self.budget_success(id, now)?;
         self.attach(visitor, &record, transport, Some(asked), presented).await
     }
@@ -167,6 +170,8 @@ impl Service {
             Some(Gap::PositionUnknown) | None => 0,
         };
         self.sessions().counted().returned(away, replayed, lost);
+        let gap = confirmed.gap;
+        self.sessions().came_back(&confirmed.record, Return { away, replayed, gap, lost });
     }
 
     /// With a token that has expired and is good otherwise.
@@ -178,6 +183,7 @@ impl Service {
         asked: Asked,
     ) -> Result<Joined, Denial> {
         let record = self.own(visitor, id).await?;
+        agents_only(&record)?;
         self.budget_success(id, self.now())?;
         let joined = self.attach(visitor, &record, transport, Some(asked), None).await;
         joined.map_err(|denial| {
@@ -193,7 +199,21 @@ impl Service {
         id: &SessionId,
         token: String,
     ) -> Result<Renewal, Denial> {
-        let attempt = self.try_renew(visitor, id, token);
+        let attempt = self.try_renew(visitor, id, token, |_| true);
+        let attempt = self.attempt(visitor, Some(id), "reconnect", attempt);
+        attempt.instrument(resume_span(id, visitor)).await
+    }
+
+    /// The same for a session of MCP, by whatever the client takes for its id.
+    pub(crate) async fn renew_mcp(
+        &self,
+        visitor: &Visitor,
+        name: &str,
+        token: String,
+    ) -> Result<Renewal, Denial> {
+        let id = &id_or_impossible(name)?;
+        let is_mcp = |record: &Record| record.about.kind == Kind::Mcp;
+        let attempt = self.try_renew(visitor, id, token, is_mcp);
         let attempt = self.attempt(visitor, Some(id), "reconnect", attempt);
         attempt.instrument(resume_span(id, visitor)).await
     }
@@ -203,11 +223,15 @@ impl Service {
         visitor: &Visitor,
         id: &SessionId,
         token: String,
+        fits: impl FnOnce(&Record) -> bool,
     ) -> Result<Renewal, Denial> {
         self.check_open()?;
         let now = self.now();
         let presented = self.judge(token, id, now)?;
         let record = self.own(visitor, id).await?;
+        if !fits(&record) {
+            return Err(Denial::NotFound);
+        }
         self.budget_success(id, now)?;
         let renewed = self.use_up(visitor, &record, &presented).await?;
         let token = self.successor(&presented, &renewed.token)?;
@@ -401,10 +425,27 @@ impl Service {
             },
         });
         let reason = outcome.as_ref().err().map_or(Reason::Reconnected, Denial::reason);
+        self.write_down(visitor, named, action, reason).await;
+        outcome
+    }
+
+    /// Writes an attempt to renew a session down that came to nothing before its token was looked at.
+    pub(crate) async fn write_down_renewal(&self, visitor: &Visitor, name: &str, reason: Reason) {
+        let id = id_or_impossible(name).ok();
+        self.write_down(visitor, id.as_ref(), "reconnect", reason).await;
+    }
+
+    async fn write_down(
+        &self,
+        visitor: &Visitor,
+        named: Option<&SessionId>,
+        action: &'static str,
+        reason: Reason,
+    ) {
         self.sessions().counted().attempted(visitor.over, reason);
         Span::current().record("reason", reason.as_str());
         let record = AuditRecord {
-            at: now,
+            at: self.now(),
             session_id: named.cloned(),
             principal: visitor.caller.principal.clone(),
             address: visitor.address.map(|address| address.to_string().into()),
@@ -416,8 +457,17 @@ impl Service {
             let session = named.map(tracing::field::display);
             tracing::error!(session, %reason, why = &*why, "an attempt could not be audited");
         }
-        outcome
     }
+}
+
+/// Stands for an id that can be none, so that an attempt on it is counted and written down like any
+/// other. No session has it: ours begin otherwise, and what clients choose is longer.
+const IMPOSSIBLE: &str = "impossible";
+
+/// The id that somebody names, or one that no session has.
+pub(crate) fn id_or_impossible(name: &str) -> Result<SessionId, Denial> {
+    let id = SessionId::parse(name).or_else(|_| SessionId::parse(IMPOSSIBLE));
+    id.map_err(|_| Denial::NotFound)
 }
 
 /// The span of an attempt, which is given its reason when it ends.

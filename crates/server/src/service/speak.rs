@@ -103,6 +103,13 @@ impl Service {
         Ok(self.sessions().send(id, EntryKind::Message, message_id, body).await?)
     }
 
+    /// Ends a session's agent as a crash would, for another to go on; says whether there was one.
+    pub async fn restart_agent(&self, visitor: &Visitor, id: &SessionId) -> Result<bool, Denial> {
+        let record = self.active(visitor, id).await?;
+        agents_only(&record)?;
+        Ok(self.sessions().restart_agent(id).await)
+    }
+
     /// Publishes into a session's out log, on behalf of its agent.
     pub async fn publish(
         &self,
@@ -210,8 +217,9 @@ fn without_state(gap: Gap) -> Gap {
     }
 }
 
-/// Messages and events are for agents; an MCP session has its own way in.
-fn agents_only(record: &Record) -> Result<(), Denial> {
+/// Messages, events and states are for agents and their clients; an MCP session has its own way in, and its
+/// state is the gateway's.
+pub(super) fn agents_only(record: &Record) -> Result<(), Denial> {
     match record.about.kind {
         Kind::Agent => Ok(()),
         Kind::Mcp => Err(Denial::NotFound),

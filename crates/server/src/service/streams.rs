@@ -7,6 +7,7 @@ use tracing::Instrument as _;
 use super::reconnect::resume_span;
 use super::{Denial, Service, Visitor, ending};
 use crate::mcp::Present;
+use crate::timeline::Return;
 
 /// How many names in a row are followed to a session.
 const MOST_NAMES: usize = 8;
@@ -66,6 +67,7 @@ impl Service {
         let parked = before.attached.is_none() && before.generation > Generation::ZERO;
         let away = parked.then(|| self.now().since(before.last_activity));
         self.sessions().counted().returned(away, replayed, lost);
+        self.sessions().came_back(before, Return { away, replayed, gap: None, lost });
     }
 }
 

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `/ws` | `ws/` |
 //! | `/mcp`, `/sse`, `/message` | `mcp/` |
-//! | `/api/sessions…`, `/api/mcp/sessions…`, `/api/audit` | `api/` |
+//! | `/api/sessions…`, `/api/mcp/sessions…`, `/api/audit`, `/api/overview` | `api/` |
 //!
 //! Before any of them stands the gate (`gate.rs`), and every call is made by somebody (`visitor.rs`).
 //! Which status a failure gets is chosen in `answer.rs`.

@@ -20,6 +20,9 @@ pub(super) struct OverHttp(pub(super) Visitor);
 /// sessions and credentials.
 pub(super) struct Nearby(pub(super) Visitor);
 
+/// The same; nobody, if a credential is asked for and the request brings none.
+pub(super) struct Perhaps(pub(super) Option<Visitor>);
+
 impl FromRequestParts<Arc<Front>> for OverHttp {
     type Rejection = Failure;
 
@@ -46,6 +49,23 @@ impl FromRequestParts<Arc<Front>> for Nearby {
             return Err(refuse(StatusCode::FORBIDDEN, sentence));
         }
         Ok(Self(visitor))
+    }
+}
+
+impl FromRequestParts<Arc<Front>> for Perhaps {
+    type Rejection = Failure;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        front: &Arc<Front>,
+    ) -> Result<Self, Self::Rejection> {
+        match Nearby::from_request_parts(parts, front).await {
+            Ok(Nearby(visitor)) => Ok(Self(Some(visitor))),
+            Err(_) if !front.settings.open && credential(&parts.headers) == Ok(None) => {
+                Ok(Self(None))
+            }
+            Err(failure) => Err(failure),
+        }
     }
 }
 

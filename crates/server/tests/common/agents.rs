@@ -20,7 +20,8 @@ impl Agent for Echo {
             let echo = body(format!("echo {}", text(&entry.body)));
             let state = Some(entry.body);
             let in_seq = Some(entry.in_seq);
-            let publication = Publication { events: vec![echo], state, in_seq, key: None };
+            let publication =
+                Publication { events: vec![echo], state, in_seq, ..Publication::default() };
             if seat.publish(publication).await.is_err() {
                 return;
             }
@@ -81,7 +82,8 @@ impl Agent for PanicsOnce {
             }
             let echo = body(format!("echo {given}"));
             let (state, in_seq) = (Some(entry.body), Some(entry.in_seq));
-            let publication = Publication { events: vec![echo], state, in_seq, key: None };
+            let publication =
+                Publication { events: vec![echo], state, in_seq, ..Publication::default() };
             seat.publish(publication).await.unwrap();
         }
     }

@@ -9,13 +9,13 @@ use rejoin::core::record::Record;
 use rejoin::core::state::{
     Ack, AckRefused, Append, AppendRefused, Appended, Attach, AttachRefused, Attached, Create,
     Detach, End, EndRefused, Enter, EnterRefused, Entered, Keep, LeaseHeld, NewToken, Renew,
-    RenewRefused, Renewed, Restore, RestoreRefused, SessionOver, Stale, TakeLease,
+    RenewRefused, Renewed, Restore, RestoreRefused, SessionOver, Stale, TakeLease, Tokens,
 };
 use rejoin::core::{InSeq, Principal, Seq, SessionId, Term, Timestamp};
 use rejoin::store::audit::{AuditPage, AuditQuery, AuditRecord};
 use rejoin::store::{
     Body, CreateRefused, Due, Failure, MemoryStore, Page, PageLimit, Query, Store, StoredEntry,
-    StoredSnapshot, Unavailable,
+    StoredEvent, StoredSnapshot, Unavailable,
 };
 use tokio::sync::Semaphore;
 
@@ -180,6 +180,15 @@ impl Store for FailingStore {
         self.works()?;
         self.inner.entries(id, after, limit).await
     }
+    async fn read_kept(
+        &self,
+        id: &SessionId,
+        after: Seq,
+        limit: PageLimit,
+    ) -> Result<Vec<StoredEvent>, Unavailable> {
+        self.works()?;
+        self.inner.read_kept(id, after, limit).await
+    }
     async fn snapshot(&self, id: &SessionId) -> Result<Option<StoredSnapshot>, Unavailable> {
         self.works()?;
         self.inner.snapshot(id).await
@@ -192,6 +201,10 @@ impl Store for FailingStore {
     ) -> Result<(), Failure<SessionOver>> {
         self.write().await?;
         self.inner.put_token(id, token, now).await
+    }
+    async fn tokens(&self, id: &SessionId) -> Result<Option<Tokens>, Unavailable> {
+        self.works()?;
+        self.inner.tokens(id).await
     }
     async fn renew(&self, id: &SessionId, renew: Renew) -> Result<Renewed, Failure<RenewRefused>> {
         self.write().await?;

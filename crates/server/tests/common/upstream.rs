@@ -21,7 +21,7 @@ use tokio::sync::{broadcast, watch};
 use super::until;
 
 /// How tools behave, after `read_` or `write_`.
-const WAYS: [&str; 9] = [
+const WAYS: [&str; 10] = [
     "json",      // answers with JSON
     "sse",       // answers with a stream that has a log message in it
     "resumable", // its stream breaks, and can be gone on with
@@ -31,6 +31,7 @@ const WAYS: [&str; 9] = [
     "held",      // answers when it is let go
     "huge",      // answers with a megabyte
     "refused",   // is not allowed
+    "moved",     // is elsewhere
 ];
 
 /// A server that can be killed and started again.
@@ -353,6 +354,9 @@ async fn call(state: &Known, message: &Value) -> Response {
         }
         ("huge", _) => Json(result(&"x".repeat(1 << 20))).into_response(),
         ("refused", _) => (StatusCode::UNAUTHORIZED, "who are you?").into_response(),
+        ("moved", _) => {
+            (StatusCode::TEMPORARY_REDIRECT, [("location", "/elsewhere")]).into_response()
+        }
         _ => Json(answer).into_response(),
     }
 }

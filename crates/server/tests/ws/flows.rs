@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use rejoin::core::Principal;
 use rejoin::core::limits::LogBounds;
+use rejoin::core::record::Kind;
 use rejoin::service::ServiceSettings;
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
@@ -223,6 +225,14 @@ async fn a_token_works_once_and_a_lost_reply_is_given_again() {
     assert_eq!(refused["metadata"]["error_code"], "TOKEN_REUSED");
     let refused = client.reconnect(&id, json!({ "reconnect_token": "x" })).await;
     assert_eq!(refused["metadata"]["error_code"], "TOKEN_INVALID");
+}
+
+#[tokio::test]
+async fn a_session_of_an_mcp_client_is_none_here() {
+    let server = Server::start(Setup::default()).await;
+    let made = server.sessions.create(&Principal::anonymous(), Kind::Mcp, "{}").await.unwrap();
+    let refused = server.connect().await.reconnect(made.id().as_str(), json!({})).await;
+    assert_eq!(refused["metadata"]["error_code"], "SESSION_NOT_FOUND");
 }
 
 #[tokio::test]

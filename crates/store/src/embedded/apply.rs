@@ -1,7 +1,6 @@
 //! A request becomes a change of the state in memory and records of what it did. What a change means
 //! is decided in `rejoin_core::state`; here it is written down.
 
-use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard};
 
 use rejoin_core::log::Held;
@@ -10,14 +9,15 @@ use rejoin_core::state::{
     self, Append, AppendRefused, Appended, Create, Enter, EnterRefused, Entered, NewEvent,
     NewSnapshot, Restore, RestoreRefused, Restored, SessionState, Sessions,
 };
-use rejoin_core::{SessionId, Timestamp};
+use rejoin_core::{InSeq, SessionId, Timestamp};
+use tokio::sync::oneshot;
 
 use super::batch::Batch;
 use super::index::IndexChange;
 use super::journal::{Head, Key};
-use super::key_map::KeyMap;
+use super::key_map::{IdMap, KeyMap};
 use super::piece::Piece;
-use super::request::{Answer, AppendDone, Change, Request};
+use super::request::{Answer, AppendDone, Change, Entering, Request};
 use super::slot::{Session, Slot, Touches, Trace};
 use super::writer::Writer;
 use crate::contract::{Body, CreateRefused, Failure};
@@ -25,7 +25,7 @@ use crate::contract::{Body, CreateRefused, Failure};
 /// Every session there is as of the last change, committed or not.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
-    pub(super) by_id: HashMap<SessionId, Arc<Slot>>,
+    pub(super) by_id: IdMap<Arc<Slot>>,
     pub(super) by_key: KeyMap<Arc<Slot>>,
     /// No session has this key or a higher one.
     pub(super) next_key: u64,
@@ -67,7 +67,11 @@ impl Writer {
     pub(super) fn apply(&mut self, request: Request, slot: Option<Arc<Slot>>) {
         let answer = match request {
             Request::Append(_, append, reply) => Answer::Append(reply, self.append(slot, append)),
-            Request::Enter(_, enter, reply) => Answer::Enter(reply, self.enter(slot, enter)),
+            Request::Enter(_, Entering { enter, early }, reply) => {
+                let outcome = self.enter(slot, enter);
+                foretell(early, &outcome);
+                Answer::Enter(reply, outcome)
+            }
             Request::Change(_, change) => self.change(slot, change),
             Request::Create(create, reply) => Answer::new(reply, self.create(*create)),
             Request::Forget(id, now, reply) => {
@@ -289,13 +293,23 @@ impl Writer {
     }
 }
 
+/// Says which number a new message has, before it is durable, to whoever wants to know.
+fn foretell(
+    early: Option<oneshot::Sender<InSeq>>,
+    outcome: &Result<Entered, Failure<EnterRefused>>,
+) {
+    if let (Some(early), Ok(Entered { in_seq, duplicate: false, .. })) = (early, outcome) {
+        let _ = early.send(*in_seq); // it may have gone: the answer says it too
+    }
+}
+
 /// Writes an event down at the end of the out log.
 fn write_event(session: &mut Session, event: NewEvent<Body>, at: Timestamp, batch: &mut Batch) {
-    let NewEvent { size, body } = event;
+    let NewEvent { weight, body } = event;
     let (key, seq) = (session.key, session.state.out.head().next());
-    let place = batch.records.put(&Head::Event { key, seq, at, size }, &body);
-    session.state.out.push(Held { at, size, body: Piece::hot(&batch.row, place, body) });
-    session.hide_event(size);
+    let place = batch.records.put(&Head::Event { key, seq, at, weight }, &body);
+    session.state.out.push(Held { at, weight, body: Piece::hot(&batch.row, place, body) });
+    session.hide_event(weight.bytes());
 }
 
 /// Writes down what came with the events.
@@ -334,7 +348,7 @@ fn in_row(restore: Restore<Body>, batch: &Batch) -> Restore<Piece> {
 
 /// The sessions that a restore looks at; they stay locked until it is done.
 struct Line<'a> {
-    by_id: &'a HashMap<SessionId, Arc<Slot>>,
+    by_id: &'a IdMap<Arc<Slot>>,
     locked: Vec<(SessionId, MutexGuard<'a, Session>)>,
 }
 

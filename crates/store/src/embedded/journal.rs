@@ -11,7 +11,7 @@
 //! from the middle of a row and still be known to be whole. The header says which rows and how many
 //! sessions there are after the commit: that is how anything missing is noticed.
 
-use rejoin_core::log::{EntryKind, MessageDigest, Remembered, RememberedKey};
+use rejoin_core::log::{EntryKind, MessageDigest, Remembered, RememberedKey, Weight};
 use rejoin_core::record::SnapshotMark;
 use rejoin_core::{InSeq, Seq, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -56,7 +56,7 @@ impl Numbers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Head {
     /// An event of the out log.
-    Event { key: Key, seq: Seq, at: Timestamp, size: u32 },
+    Event { key: Key, seq: Seq, at: Timestamp, weight: Weight },
     /// An entry of the in log.
     Entry {
         key: Key,
@@ -324,7 +324,7 @@ mod tests {
         key: Key(7),
         seq: Seq::new(300),
         at: Timestamp::from_millis(1_794_744_000_123),
-        size: 5,
+        weight: Weight::passing(5),
     };
 
     fn header() -> Header {
@@ -338,7 +338,7 @@ mod tests {
         let numbers =
             Numbers { head: seq, acked: seq, oldest: seq, in_head: in_seq, covered: in_seq };
         vec![
-            Head::Event { key, seq, at, size: u32::MAX },
+            Head::Event { key, seq, at, weight: Weight::result(usize::MAX) },
             Head::Entry {
                 key,
                 in_seq,

@@ -1,15 +1,21 @@
-//! Maps by [`Key`]. Keys are numbers that we give out ourselves: nobody can choose them so that they
-//! collide, and a multiplication is hash enough.
+//! Maps by [`Key`] and by [`SessionId`].
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
+use rejoin_core::SessionId;
+
 use super::journal::Key;
 
-/// See the module.
+/// By session id. A hash with a seed: clients may have chosen the id. Looked up for every write, so it is
+/// not the slowest there is.
+pub(super) type IdMap<T> = HashMap<SessionId, T, foldhash::quality::RandomState>;
+
+/// By key. Keys are numbers that we give out ourselves: nobody can choose them so that they collide, and
+/// a multiplication is hash enough.
 pub(super) type KeyMap<T> = HashMap<Key, T, BuildHasherDefault<KeyHasher>>;
 
-/// See the module.
+/// See [`KeyMap`].
 #[derive(Debug, Default)]
 pub(super) struct KeyHasher(u64);
 

@@ -67,7 +67,7 @@ use rejoin_core::state::{
     Ack, AckRefused, Append, AppendRefused, Appended, Attach, AttachRefused, Attached, Create,
     Detach, End, EndRefused, Enter, EnterRefused, Entered, Keep, LeaseHeld, NewToken, Renew,
     RenewRefused, Renewed, Restore, RestoreRefused, SessionOver, SessionState, Stale, TakeLease,
-    TokenFault,
+    TokenFault, Tokens,
 };
 use rejoin_core::{InSeq, Principal, Seq, SessionId, Term, Timestamp};
 use tokio::sync::oneshot;
@@ -76,13 +76,13 @@ pub use self::error::{Damage, OpenError};
 pub use self::open::{OpenReport, Options, Random};
 use self::piece::Piece;
 use self::read::{Bodies, Found};
-use self::request::{Answer, Change, Reply, Request};
+use self::request::{Answer, Change, Entering, Reply, Request};
 use self::shared::Shared;
 use self::slot::{Session, Touches, Trace};
 use crate::audit::{AuditPage, AuditQuery, AuditRecord};
 use crate::contract::{
     Body, CreateRefused, Due, Failure, Page, PageLimit, Parked, Query, Store, StoredEntry,
-    StoredSnapshot, Unavailable,
+    StoredEvent, StoredSnapshot, Unavailable,
 };
 use crate::measure::Measurements;
 use crate::relief;
@@ -286,7 +286,17 @@ impl Store for EmbeddedStore {
         id: &SessionId,
         enter: Enter<Body>,
     ) -> Result<Entered, Failure<EnterRefused>> {
-        self.ask(|reply| Request::Enter(id.clone(), enter, reply)).await
+        self.ask(|reply| Request::Enter(id.clone(), Entering { enter, early: None }, reply)).await
+    }
+
+    async fn enter_early(
+        &self,
+        id: &SessionId,
+        enter: Enter<Body>,
+        early: oneshot::Sender<InSeq>,
+    ) -> Result<Entered, Failure<EnterRefused>> {
+        let entering = Entering { enter, early: Some(early) };
+        self.ask(|reply| Request::Enter(id.clone(), entering, reply)).await
     }
 
     async fn take_lease(
@@ -339,6 +349,18 @@ impl Store for EmbeddedStore {
         }
     }
 
+    async fn read_kept(
+        &self,
+        id: &SessionId,
+        after: Seq,
+        limit: PageLimit,
+    ) -> Result<Vec<StoredEvent>, Unavailable> {
+        match self.view(id, |session| read::kept(session, after, limit))? {
+            Some(events) => self.fetch(events).await,
+            None => Ok(Vec::new()),
+        }
+    }
+
     async fn entries(
         &self,
         id: &SessionId,
@@ -367,6 +389,10 @@ impl Store for EmbeddedStore {
         let change =
             move |session: &mut SessionState<Piece>| row_if_ok(session.put_token(token, now));
         self.change(id, Touches::Record, None, change).await
+    }
+
+    async fn tokens(&self, id: &SessionId) -> Result<Option<Tokens>, Unavailable> {
+        self.view(id, |session| session.state.tokens.clone())
     }
 
     async fn renew(&self, id: &SessionId, renew: Renew) -> Result<Renewed, Failure<RenewRefused>> {

@@ -30,6 +30,11 @@ impl<'a> Run<'a> {
         self.first().plus(u64::from(self.events.count))
     }
 
+    /// Whether its first event is a result.
+    fn is_result(&self) -> bool {
+        marks(self.row, &self.events)[0].weight.is_result()
+    }
+
     /// The same events, one at a time.
     fn singly(self) -> impl Iterator<Item = Run<'a>> {
         let Self { row, mut events } = self;
@@ -69,39 +74,42 @@ fn marks<'a>(row: &'a Row, events: &Events) -> &'a [Mark] {
     &row.marks()[events.mark as usize..][..events.count as usize]
 }
 
-/// The newest events of a session that follow each other without a hole. Never empty: most are one
-/// stretch, which is here and not behind another pointer.
+/// The newest events of a session that follow each other without a hole, and results from before
+/// them. Never empty: most are one stretch, which is here and not behind another pointer.
 #[derive(Debug)]
 pub(super) struct PackedLog {
     oldest: Stretch,
     newer: Vec<Stretch>,
+    /// Each is one event.
+    kept: Box<[Stretch]>,
 }
 
 impl PackedLog {
     /// The log that these runs make up, in the order in which they were written, as far as it is
     /// needed from `oldest` on. Nothing if `head` is beyond it: what it lacks was trimmed; if it was
-    /// lost, the rows that are missing have told. Says how many bytes of the rows it needs; of those
-    /// the caller must tell the ledger.
+    /// lost, the rows that are missing have told. Results from before that are part of it as long as
+    /// they are in the journal: which of them were let go before the store was closed is not written
+    /// down. Says how many bytes of the rows it needs; of those the caller must tell the ledger.
     pub(super) fn of(runs: &[Run<'_>], oldest: Seq, head: Seq) -> Option<(Self, u64)> {
         let in_order = runs.windows(2).all(|pair| pair[0].end() == pair[1].first());
         let is_needed = runs.first().is_none_or(|run| run.first() >= oldest);
-        let sorted;
-        let runs = if in_order && is_needed {
-            runs
+        let (sorted, kept);
+        let (kept, runs) = if in_order && is_needed {
+            (&[][..], runs)
         } else {
-            sorted = newest_without_hole(runs, oldest);
-            &sorted
+            (kept, sorted) = newest_without_hole(runs, oldest);
+            (&kept[..], &sorted[..])
         };
         let (oldest, newer) = runs.split_first()?;
         let end = newer.last().unwrap_or(oldest).end();
-        (head < end).then(|| Self::pack(oldest, newer))
+        (head < end).then(|| Self::pack(kept, oldest, newer))
     }
 
-    fn pack(oldest: &Run<'_>, newer: &[Run<'_>]) -> (Self, u64) {
+    fn pack(kept: &[Run<'_>], oldest: &Run<'_>, newer: &[Run<'_>]) -> (Self, u64) {
         let (oldest, newer) = (Stretch::of(oldest), newer.iter().map(Stretch::of).collect());
-        let packed = Self { oldest, newer };
+        let packed = Self { oldest, newer, kept: kept.iter().map(Stretch::of).collect() };
         let mut needed = 0;
-        for stretch in packed.stretches() {
+        for stretch in packed.all() {
             let bytes = stretch.bytes();
             stretch.row.add_here(bytes);
             needed += bytes;
@@ -109,29 +117,36 @@ impl PackedLog {
         (packed, needed)
     }
 
-    fn stretches(&self) -> impl DoubleEndedIterator<Item = &Stretch> {
+    fn stretches(&self) -> impl Iterator<Item = &Stretch> {
         std::iter::once(&self.oldest).chain(&self.newer)
+    }
+
+    /// The same, and the results from before.
+    fn all(&self) -> impl Iterator<Item = &Stretch> {
+        self.kept.iter().chain(self.stretches())
     }
 
     /// How many events there are.
     pub(super) fn len(&self) -> usize {
-        self.stretches().map(|stretch| stretch.events.count as usize).sum()
+        self.all().map(|stretch| stretch.events.count as usize).sum()
     }
 
     /// How many bytes they count.
     pub(super) fn bytes(&self) -> usize {
-        self.stretches().flat_map(Stretch::marks).map(|mark| mark.size as usize).sum()
+        self.all().flat_map(Stretch::marks).map(|mark| mark.weight.bytes()).sum()
     }
 
     /// Whether the first is settled, everything up to `settled` being so, and has outlived the
     /// retention.
     pub(super) fn has_outlived(&self, bounds: &LogBounds, settled: Seq, now: Timestamp) -> bool {
-        self.first() <= settled && now.since(self.oldest.events.at) >= bounds.retention
+        let first = self.kept.first().unwrap_or(&self.oldest).events;
+        first.first <= settled && now.since(first.at) >= bounds.retention
     }
 
     /// The seq of the last one.
     pub(super) fn head(&self) -> Seq {
-        self.first().plus(self.len() as u64 - 1)
+        let newest = self.newer.last().unwrap_or(&self.oldest).events;
+        newest.first.plus(u64::from(newest.count) - 1)
     }
 
     fn first(&self) -> Seq {
@@ -151,11 +166,17 @@ impl PackedLog {
         out.reserve(self.len());
         for stretch in self.stretches() {
             let (at, mut start) = (stretch.events.at, stretch.events.start);
-            for Mark { len, size } in stretch.marks() {
+            for Mark { len, weight } in stretch.marks() {
                 let body = Piece::cold(&stretch.row, Place { start, len: *len });
-                out.push(Held { at, size: *size, body });
+                out.push(Held { at, weight: *weight, body });
                 start += len;
             }
+        }
+        for stretch in &self.kept {
+            let (Events { first, at, start, .. }, Mark { len, weight }) =
+                (stretch.events, stretch.marks()[0]);
+            let body = Piece::cold(&stretch.row, Place { start, len });
+            out.keep(first, Held { at, weight, body });
         }
         out
     }
@@ -163,32 +184,36 @@ impl PackedLog {
 
 impl Drop for PackedLog {
     fn drop(&mut self) {
-        for stretch in self.stretches() {
+        for stretch in self.all() {
             stretch.row.subtract(stretch.bytes());
         }
     }
 }
 
-/// The events up to the highest seq that follow each other without a hole. Of two with the same seq,
-/// the one written later counts: the row of the other will go.
-fn newest_without_hole<'a>(runs: &[Run<'a>], oldest: Seq) -> Vec<Run<'a>> {
+/// The events up to the highest seq that follow each other without a hole, from `oldest` on, and before
+/// them the results of what comes before. Of two with the same seq, the one written later counts: the row
+/// of the other will go.
+fn newest_without_hole<'a>(runs: &[Run<'a>], oldest: Seq) -> (Vec<Run<'a>>, Vec<Run<'a>>) {
     let mut events: Vec<Run<'a>> = runs.iter().flat_map(|run| run.singly()).collect();
     events.reverse();
     events.sort_by_key(Run::first); // stable: of two, the one written later is first
     events.dedup_by_key(|event| event.first());
     let follows = |pair: &[Run<'_>]| pair[0].end() == pair[1].first();
     let from = events.windows(2).rposition(|pair| !follows(pair)).map_or(0, |hole| hole + 1);
-    events.drain(..from);
-    events.retain(|event| event.first() >= oldest);
-    events
+    let needed = events[from..].partition_point(|event| event.first() < oldest);
+    let newest = events.split_off(from + needed);
+    events.retain(Run::is_result);
+    (events, newest)
 }
 
 #[cfg(test)]
 mod tests {
+    use rejoin_core::log::Weight;
+
     use super::super::piece::Ledger;
     use super::*;
 
-    const MARK: Mark = Mark { len: 40, size: 20 };
+    const MARK: Mark = Mark { len: 40, weight: Weight::passing(20) };
 
     fn row(number: u64) -> Arc<Row> {
         Row::with_marks(number, &Arc::new(Ledger::default()), vec![MARK; 4])
@@ -247,5 +272,25 @@ mod tests {
         assert!(pack(&runs, 0, 9).is_none());
         assert!(pack(&runs, 9, 0).is_none());
         assert!(pack(&[], 0, 0).is_none());
+    }
+
+    #[test]
+    fn results_from_before_a_hole_or_the_oldest_are_kept() {
+        let ledger = Arc::new(Ledger::default());
+        let result = Mark { len: 50, weight: Weight::result(20) };
+        let one = Row::with_marks(1, &ledger, vec![result, MARK, result, MARK]);
+        let two = row(2);
+        let runs = [run(&one, 1, 4), run(&two, 7, 2)];
+        let (packed, bytes) = PackedLog::of(&runs, Seq::new(8), Seq::ZERO).unwrap();
+        assert_eq!((packed.len(), packed.bytes(), packed.head()), (3, 60, Seq::new(8)));
+        assert_eq!((bytes, one.live_bytes()), (140, 100));
+        let out = packed.unpack(Seq::ZERO);
+        let kept: Vec<_> =
+            out.kept_after(Seq::ZERO).map(|(seq, held)| (seq.get(), held.body.place())).collect();
+        let place = |start| Place { start, len: 50 };
+        assert_eq!(kept, [(1, place(56)), (3, place(56 + 90))]);
+        assert_eq!((out.oldest(), out.len()), (Seq::new(8), 3));
+        drop(out);
+        assert_eq!(one.live_bytes(), 0);
     }
 }

@@ -6,6 +6,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use rejoin_core::log::Weight;
+
 use crate::contract::Body;
 
 /// What a body in memory costs besides its bytes: the counters of the `Arc` and the allocator's.
@@ -45,11 +47,11 @@ impl Ledger {
     }
 }
 
-/// An event in a journal row: how long its record is, and what it counts against the bound in bytes.
+/// An event in a journal row: how long its record is, and what it counts against the bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) len: u32,
-    pub(super) size: u32,
+    pub(super) weight: Weight,
 }
 
 /// A journal row, as far as the pieces in it must know it.

@@ -162,11 +162,12 @@ impl Queue {
         self.room.notify_one();
     }
 
-    /// Looks on for a moment: waking the writer costs a single caller more than the wait.
+    /// Looks on for a moment: waking the writer costs a single caller more than the wait. Whoever was
+    /// just answered may need this very processor to come back.
     fn look_for_request(&self) {
         let started = Instant::now();
         while self.length() == 0 && started.elapsed() < limits::SPIN {
-            std::hint::spin_loop();
+            std::thread::yield_now();
         }
     }
 

@@ -123,13 +123,33 @@ pub(super) fn page(session: &Session, after: Seq, limit: PageLimit) -> Found<Pag
     let mut bytes = 0;
     let committed = session.out().after(after).take_while(|(seq, _)| *seq <= record.head);
     for (seq, held) in committed.take(room) {
-        bytes += held.size as usize;
+        bytes += held.weight.bytes();
         if bytes > limit.bytes && !events.is_empty() {
             break;
         }
         events.push(StoredEvent { seq, at: held.at, body: collect.body(&held.body) });
     }
     collect.found(Page { events, record })
+}
+
+/// The results after `after` that are kept from before the oldest event, as many as fit.
+pub(super) fn kept(session: &Session, after: Seq, limit: PageLimit) -> Found<Vec<StoredEvent>> {
+    let (mut events, mut bytes) = (Vec::new(), 0);
+    let mut collect = Collect::default();
+    for (seq, held) in session.out().kept_after(after).take(limit.events.max(1)) {
+        bytes += held.weight.bytes();
+        if bytes > limit.bytes && !events.is_empty() {
+            break;
+        }
+        events.push(StoredEvent { seq, at: held.at, body: collect.body(&held.body) });
+    }
+    collect.found(events)
+}
+
+impl Bodies for Vec<StoredEvent> {
+    fn bodies(&mut self) -> impl Iterator<Item = &mut Body> {
+        self.iter_mut().map(|event| &mut event.body)
+    }
 }
 
 impl Bodies for Page {

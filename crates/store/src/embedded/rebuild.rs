@@ -80,8 +80,8 @@ impl<'a, 'j> Rebuild<'a, 'j> {
         let (active, has_ids) = (self.is_active(), self.has_ids());
         let Stored { numbers, vitals, .. } = &mut self.stored;
         match head {
-            Head::Event { key: _, seq, at, size } => {
-                debug_assert!(false, "{seq} at {at} of size {size} belongs to a run");
+            Head::Event { key: _, seq, at, weight } => {
+                debug_assert!(false, "{seq} at {at} of {weight:?} belongs to a run");
             }
             Head::Entry { in_seq, at, kind, size, digest, deadline, .. } => {
                 numbers.in_head = numbers.in_head.max(in_seq);

@@ -7,7 +7,7 @@ use rejoin_core::state::{
     Append, AppendRefused, Appended, Create, Enter, EnterRefused, Entered, NewEvent, Restore,
     RestoreRefused, SessionState,
 };
-use rejoin_core::{SessionId, Timestamp};
+use rejoin_core::{InSeq, SessionId, Timestamp};
 use tokio::sync::oneshot;
 
 use super::piece::Piece;
@@ -21,7 +21,7 @@ pub(super) type Reply<T, E> = oneshot::Sender<Result<T, E>>;
 /// One thing to be done by the writer.
 pub(super) enum Request {
     Append(SessionId, Append<Body>, Reply<AppendDone, Failure<AppendRefused>>),
-    Enter(SessionId, Enter<Body>, Reply<Entered, Failure<EnterRefused>>),
+    Enter(SessionId, Entering, Reply<Entered, Failure<EnterRefused>>),
     Change(SessionId, Change),
     Create(Box<Create>, Reply<Record, Failure<CreateRefused>>),
     Forget(SessionId, Timestamp, Reply<(), Unavailable>),
@@ -37,6 +37,12 @@ pub(super) enum Request {
 pub(super) struct AppendDone {
     pub(super) appended: Appended,
     pub(super) emptied: Vec<NewEvent<Body>>,
+}
+
+/// A message, and who wants to know its number before it is durable.
+pub(super) struct Entering {
+    pub(super) enter: Enter<Body>,
+    pub(super) early: Option<oneshot::Sender<InSeq>>,
 }
 
 /// A change of one session that writes nothing to its logs.
@@ -68,7 +74,7 @@ impl Request {
                 let events: usize = append.events.iter().map(|event| event.body.len()).sum();
                 events + append.snapshot.as_ref().map_or(0, |snapshot| snapshot.body.len())
             }
-            Self::Enter(_, enter, _) => enter.body.len(),
+            Self::Enter(_, entering, _) => entering.enter.body.len(),
             Self::Restore(restore, _) => restore.state.body.len(),
             Self::Change(..)
             | Self::Create(..)

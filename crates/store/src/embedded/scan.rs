@@ -177,7 +177,7 @@ struct Reading {
 impl Reading {
     fn add(&mut self, head: Head, place: Place) {
         let key = head.key();
-        let Head::Event { seq, at, size, .. } = head else {
+        let Head::Event { seq, at, weight, .. } = head else {
             self.has_ids |= matches!(
                 head,
                 Head::Seen { .. } | Head::SeenKey { .. } | Head::Entry { digest: Some(_), .. }
@@ -186,7 +186,7 @@ impl Reading {
             return self.said.push(Said { key, what });
         };
         let mark = self.marks.len() as u32;
-        self.marks.push(Mark { len: place.len, size });
+        self.marks.push(Mark { len: place.len, weight });
         if let Some(Said { key: last_key, what: What::Events(events) }) = self.said.last_mut()
             && *last_key == key
             && events.at == at

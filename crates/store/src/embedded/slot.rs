@@ -177,10 +177,10 @@ impl Session {
 
     /// Whether its oldest event is settled and has outlived the retention.
     pub(super) fn has_outlived(&self, bounds: &LogBounds, now: Timestamp) -> bool {
-        let settled = self.state.settled();
+        let (settled, bounds) = (self.state.grows_old(), self.state.bounds(bounds));
         match self.packed() {
-            Some(packed) => packed.has_outlived(bounds, settled, now),
-            None => self.state.out.has_outlived(bounds, settled, now),
+            Some(packed) => packed.has_outlived(&bounds, settled, now),
+            None => self.state.out.has_outlived(&bounds, settled, now),
         }
     }
 
@@ -211,9 +211,9 @@ impl Session {
     }
 
     /// An event was added to the out log, which readers do not see until the commit.
-    pub(super) fn hide_event(&mut self, size: u32) {
+    pub(super) fn hide_event(&mut self, bytes: usize) {
         self.uncommitted.0 += 1;
-        self.uncommitted.1 += size;
+        self.uncommitted.1 += bytes as u32;
     }
 
     /// The commit has returned: readers see everything, and the plan is carried out by the caller.
@@ -281,12 +281,7 @@ impl Session {
 
     /// Lets all bodies leave memory. They must have been committed.
     pub(super) fn cool(&mut self) {
-        let oldest = self.state.out.oldest();
-        for index in 0..self.state.out.len() as u64 {
-            if let Some(event) = self.state.out.get_mut(oldest.plus(index)) {
-                event.body.cool();
-            }
-        }
+        self.state.out.all_mut().for_each(|event| event.body.cool());
         let covered = self.state.inbox.covered();
         for index in 1..=self.state.inbox.waiting() as u64 {
             if let Some(entry) = self.state.inbox.get_mut(covered.plus(index)) {

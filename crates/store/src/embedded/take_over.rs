@@ -82,9 +82,8 @@ impl TakeOver<'_> {
         let was_attached = state.vitals.attached.map(|_| state.vitals.generation);
         state.recover(recovery);
         // What was trimmed without a note is in the journal still.
-        let covered = state.snapshot.as_ref().map(|snapshot| snapshot.mark.seq);
-        let settled = state.out.acked().max(covered.unwrap_or_default());
-        if session.packed().is_some_and(|packed| packed.is_over(bounds, settled, recovery.now)) {
+        let (settled, own) = (state.grows_old(), state.bounds(bounds));
+        if session.packed().is_some_and(|packed| packed.is_over(&own, settled, recovery.now)) {
             session.unpack();
             session.state.settle(bounds, recovery.now);
         }

@@ -173,7 +173,7 @@ impl Writer {
             if over {
                 return;
             }
-            std::hint::spin_loop();
+            std::thread::yield_now();
         }
     }
 

@@ -1,11 +1,15 @@
 //! Many at once: changes to one session are in one order, and readers see only what has happened.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 
 use rejoin_core::state::{Append, AppendRefused, LeaseHeld};
 use rejoin_core::{Seq, SessionId, Term};
+use tokio::sync::oneshot;
 use tokio::task::{JoinSet, yield_now};
 
 use super::World;
@@ -167,6 +171,49 @@ pub async fn of_many_that_send_one_message_one_enters_it(world: World) {
     let duplicates = senders.join_all().await;
     assert_eq!(duplicates.iter().filter(|duplicate| !**duplicate).count(), 1);
     assert_eq!(world.waiting(&id).await, [1]);
+}
+
+/// A caller need not wait for each of its messages: they keep the order in which it began with them.
+pub async fn messages_that_one_caller_sends_at_once_keep_their_order(world: World) {
+    let id = world.session().await;
+    let mut sent = Vec::new();
+    for number in 0..100 {
+        let message = world.entering(None, &number.to_string());
+        let mut sending = Box::pin(world.store.enter(&id, message));
+        match poll_once(&mut sending).await {
+            Some(entered) => sent.push(Err(entered)),
+            None => sent.push(Ok(sending)),
+        }
+    }
+    for (number, sending) in sent.into_iter().enumerate() {
+        let entered = match sending {
+            Ok(sending) => sending.await,
+            Err(entered) => entered,
+        };
+        assert_eq!(entered.unwrap().in_seq.get(), number as u64 + 1);
+    }
+}
+
+/// Whoever is told a message's number early can rely on it.
+pub async fn a_number_that_is_told_early_is_the_one_that_is_answered(world: World) {
+    let id = world.session().await;
+    for (message_id, is_new) in [("m1", true), ("m2", true), ("m1", false)] {
+        let (early, told) = oneshot::channel();
+        let message = world.entering(Some(message_id), "hello");
+        let entered = world.store.enter_early(&id, message, early).await.unwrap();
+        assert_eq!(entered.duplicate, !is_new);
+        if let Ok(in_seq) = told.await {
+            assert_eq!((in_seq, is_new), (entered.in_seq, true));
+        }
+    }
+}
+
+async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    poll_fn(|context| match Pin::new(&mut *future).poll(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
 }
 
 pub async fn of_many_processes_one_gets_the_lease(world: World) {

@@ -43,6 +43,7 @@ mod listing;
 mod read;
 mod reopen;
 mod restore;
+mod results;
 mod tokens;
 mod world;
 
@@ -50,7 +51,9 @@ pub use world::World;
 
 /// The bounds of the out logs of a store under test.
 pub const BOUNDS: LogBounds =
-    LogBounds { events: 8, bytes: 4 * 1024, retention: Duration::from_secs(60) };
+    LogBounds { events: 8, bytes: 4 * 1024, retention: MINUTE, result_retention: MINUTE };
+
+const MINUTE: Duration = Duration::from_secs(60);
 
 /// How many audit records a store under test keeps.
 pub const AUDIT_MAX: usize = 8;
@@ -171,6 +174,12 @@ suite! {
             numbering_goes_on_when_every_event_is_gone,
             bodies_come_back_as_they_were_given,
         }
+        results {
+            a_result_outlives_what_passes_by,
+            kept_results_count_against_the_bounds_and_are_counted_as_held,
+            a_page_of_results_ends_at_its_limits,
+            events_of_an_mcp_session_grow_old_though_nobody_acks_them,
+        }
         client {
             attaching_raises_the_generation_by_one,
             the_later_client_supersedes_the_one_before,
@@ -205,6 +214,7 @@ suite! {
             renewing_needs_the_owner_and_a_living_session,
             a_token_reused_to_renew_revokes_all,
             of_twenty_uses_at_once_all_get_the_same_answer_and_one_counts,
+            the_tokens_of_a_session_can_be_looked_at,
         }
         inbox {
             messages_are_numbered_from_one_and_come_back_in_order,
@@ -293,6 +303,8 @@ suite! {
             clients_that_attach_at_once_get_different_generations,
             of_many_that_make_one_session_one_does,
             of_many_that_send_one_message_one_enters_it,
+            messages_that_one_caller_sends_at_once_keep_their_order,
+            a_number_that_is_told_early_is_the_one_that_is_answered,
             of_many_processes_one_gets_the_lease,
             snapshots_restored_at_once_meet_in_one_session,
         }
@@ -301,6 +313,7 @@ suite! {
         reopen {
             acknowledged_events_are_there_and_are_numbered_on_from,
             what_was_acknowledged_before_the_work_was_cut_off_is_there,
+            kept_results_are_there_after_a_crash,
             what_was_evicted_leaves_no_hole,
             acks_may_be_lost_but_not_the_events_behind_them,
             closing_keeps_acks,

@@ -14,6 +14,7 @@ use rejoin_core::state::{
 use rejoin_core::{Generation, InSeq, Seq, SessionId, Term};
 use tokio::task::{JoinSet, yield_now};
 
+use super::results::{answer, kept};
 use super::world::{A_MOMENT, KEEP, REMEMBER, event, refusal, state};
 use super::{AUDIT_MAX, BOUNDS, World, audit};
 use crate::audit::AuditQuery;
@@ -40,6 +41,21 @@ pub async fn acknowledged_events_are_there_and_are_numbered_on_from(mut world: W
     }
     world.publish(&id, 1).await;
     assert_eq!(world.seqs(&id).await, [1, 2, 3, 4]);
+}
+
+pub async fn kept_results_are_there_after_a_crash(mut world: World) {
+    let id = world.session().await;
+    answer(&world, &id, "first").await;
+    world.publish(&id, 10).await;
+    answer(&world, &id, "second").await;
+    world.publish(&id, 10).await;
+    for _ in 0..2 {
+        world.crash().await;
+        assert_eq!(kept(&world, &id, 0).await, [(1, "first".into()), (12, "second".into())]);
+        assert_eq!(world.seqs(&id).await, [17, 18, 19, 20, 21, 22]);
+    }
+    world.publish(&id, 1).await;
+    assert_eq!(kept(&world, &id, 0).await.len(), 2);
 }
 
 /// In the midst of work, not between two calls: whatever had been answered by then must be there,

@@ -85,6 +85,18 @@ pub async fn a_session_goes_on_with_new_tokens_after_all_were_revoked(mut world:
     assert_eq!(use_token(&world, &id, "fresh").await, Ok(true));
 }
 
+pub async fn the_tokens_of_a_session_can_be_looked_at(world: World) {
+    let id = world.session().await;
+    world.put_token(&id, "one").await;
+    world.put_token(&id, "spare").await;
+    world.store.attach(&id, world.attaching_with("one", "two")).await.unwrap();
+    let tokens = world.store.tokens(&id).await.unwrap().unwrap();
+    assert_eq!(tokens.live(), [world.token("spare"), world.token("two")]);
+    let used: Vec<_> = tokens.used().map(|(token, at)| (*token, at)).collect();
+    assert_eq!(used, [(world.token("one"), world.now)]);
+    assert_eq!(world.store.tokens(&session_id("sess_unknown")).await, Ok(None));
+}
+
 pub async fn a_token_of_another_session_is_unknown(world: World) {
     let (id, other) = (world.session().await, world.session().await);
     world.put_token(&other, "one").await;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use rejoin_core::log::{EntryKind, MessageDigest};
+use rejoin_core::log::{EntryKind, MessageDigest, Weight};
 use rejoin_core::record::{About, Ending, Kind, Record, Transport};
 use rejoin_core::state::{
     Append, Attach, Create, Detach, End, Enter, NewEvent, NewSnapshot, NewToken, Recovery, Restore,
@@ -315,7 +315,7 @@ pub(super) fn body(bytes: impl AsRef<[u8]>) -> Body {
 /// An event that is to be appended.
 pub(super) fn event(bytes: impl AsRef<[u8]>) -> NewEvent<Body> {
     let bytes = bytes.as_ref();
-    NewEvent { size: bytes.len() as u32, body: body(bytes) }
+    NewEvent { weight: Weight::passing(bytes.len()), body: body(bytes) }
 }
 
 /// A state that is to be kept.

@@ -53,7 +53,7 @@ fn open_with(directory: &Path, bounds: LogBounds, memory_bytes: u64) -> Embedded
 #[tokio::test]
 async fn one_session_parked_for_ever_does_not_pin_the_files() {
     let directory = tempfile::tempdir().unwrap();
-    let bounds = LogBounds { events: 16, bytes: usize::MAX, retention: HOUR };
+    let bounds = LogBounds { events: 16, bytes: usize::MAX, ..LogBounds::default() };
     let store = open_with(directory.path(), bounds, 16 * MIB);
     let mut dice = Dice(1);
     for number in 0..4 {
@@ -112,7 +112,7 @@ fn make_pages_larger(database: &Path) {
 #[tokio::test]
 async fn a_database_with_larger_pages_opens_and_stays_within_the_same_bounds() {
     let directory = tempfile::tempdir().unwrap();
-    let bounds = LogBounds { events: 16, bytes: usize::MAX, retention: HOUR };
+    let bounds = LogBounds { events: 16, bytes: usize::MAX, ..LogBounds::default() };
     let store = open_with(directory.path(), bounds, 16 * MIB);
     let id = session_id(0);
     store.create(creation(0)).await.unwrap();

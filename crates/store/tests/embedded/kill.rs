@@ -27,7 +27,7 @@ const KEPT: usize = 50;
 
 fn open(directory: &Path) -> EmbeddedStore {
     let mut options = options(directory);
-    options.bounds = LogBounds { events: KEPT, bytes: usize::MAX, retention: HOUR };
+    options.bounds = LogBounds { events: KEPT, bytes: usize::MAX, ..LogBounds::default() };
     options.memory_bytes = 64 * 1024;
     let (store, report) = EmbeddedStore::open(options).expect("the store opens");
     assert_eq!(report.damage, [], "a killed process loses nothing");

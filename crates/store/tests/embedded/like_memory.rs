@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rejoin_core::codes::Reason;
 use rejoin_core::limits::{GRACE_AFTER_START, LogBounds};
-use rejoin_core::log::EntryKind;
+use rejoin_core::log::{EntryKind, Weight};
 use rejoin_core::record::{Ending, Record};
 use rejoin_core::state::{
     Ack, End, Keep, NewSnapshot, NewToken, Recovery, Renew, Restore, TakeLease, Takeover, TokenUse,
@@ -26,8 +26,11 @@ use crate::support::{
 
 const SESSIONS: u64 = 12;
 
+const ALL: PageLimit = PageLimit { events: usize::MAX, bytes: usize::MAX };
+
 fn bounds() -> LogBounds {
-    LogBounds { events: 20, bytes: 8_000, retention: Duration::from_secs(60) }
+    let minute = Duration::from_secs(60);
+    LogBounds { events: 20, bytes: 8_000, retention: minute, result_retention: minute }
 }
 
 /// Both stores, the time, and what may differ since the last crash.
@@ -37,6 +40,8 @@ struct World {
     embedded: EmbeddedStore,
     memory: MemoryStore,
     next_session: u64,
+    /// Whether some events are results.
+    results: bool,
     /// Sessions some of whose acks and trims a crash may have taken back.
     loose: BTreeSet<SessionId>,
 }
@@ -55,7 +60,8 @@ impl World {
         assert_eq!(report.damage, []);
         let memory = MemoryStore::new(bounds(), 1_000);
         let loose = BTreeSet::new();
-        Self { dice: Dice(seed), now: 1, embedded, memory, next_session: 0, loose }
+        let (dice, next_session, results) = (Dice(seed), 0, false);
+        Self { dice, now: 1, embedded, memory, next_session, results, loose }
     }
 
     fn some_session(&mut self) -> SessionId {
@@ -87,6 +93,11 @@ impl World {
                 let head = known.as_ref().map_or(Seq::ZERO, |record| record.head);
                 let wrong = u64::from(self.dice.one_in(20));
                 let mut append = events_from(head.next().plus(wrong), &bodies);
+                for event in &mut append.events {
+                    if self.results && self.dice.one_in(3) {
+                        event.weight = Weight::result(event.body.len());
+                    }
+                }
                 append.now = now;
                 append.term = known.as_ref().map_or(Term::ZERO, |record| record.term);
                 if self.dice.one_in(4) {
@@ -228,6 +239,10 @@ impl World {
         }
         assert_eq!(x, y);
         let Some(y) = y else { return };
+        let mut kept = a.read_kept(id, Seq::ZERO, ALL).await.unwrap();
+        let left = b.read_kept(id, Seq::ZERO, ALL).await.unwrap();
+        kept.extend(read_all(a, id).await);
+        assert!(left.iter().all(|event| kept.contains(event)), "no result goes too early");
         let mut events = read_all(a, id).await;
         events.retain(|event| event.seq >= y.oldest);
         assert_eq!(events, read_all(b, id).await);
@@ -330,6 +345,21 @@ async fn run(seed: u64, steps: u64) {
         }
     }
     world.compare_all().await;
+}
+
+/// Without opening it again: which results were let go before is not written down.
+#[tokio::test]
+async fn it_keeps_the_results_that_the_memory_store_keeps() {
+    for seed in 100..120 {
+        println!("seed {seed}");
+        let directory = tempfile::tempdir().unwrap();
+        let mut world = World::new(directory.path(), seed);
+        world.results = true;
+        for _ in 0..400 {
+            world.step().await;
+        }
+        world.compare_all().await;
+    }
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rejoin_core::limits::LogBounds;
-use rejoin_core::log::{EntryKind, MessageDigest};
+use rejoin_core::log::{EntryKind, MessageDigest, Weight};
 use rejoin_core::record::{About, Kind, Record, Transport};
 use rejoin_core::state::{
     Append, Appended, Attach, Create, Detach, Enter, NewEvent, NewSnapshot, Recovery, Takeover,
@@ -97,7 +97,8 @@ pub(crate) fn body(bytes: impl AsRef<[u8]>) -> Body {
 }
 
 pub(crate) fn events_from(first: Seq, bodies: &[Body]) -> Append<Body> {
-    let event = |body: &Body| NewEvent { size: body.len() as u32, body: Arc::clone(body) };
+    let event =
+        |body: &Body| NewEvent { weight: Weight::passing(body.len()), body: Arc::clone(body) };
     Append {
         term: Term::ZERO,
         first,

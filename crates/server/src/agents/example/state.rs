@@ -30,6 +30,8 @@ pub(super) struct State {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Plan {
     pub(super) in_seq: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) message_id: Option<String>,
     pub(super) question: String,
 }
 
@@ -72,15 +74,8 @@ impl State {
         }
     }
 
-    pub(super) fn took_step(
-        &mut self,
-        stage: &str,
-        number: usize,
-        in_seq: InSeq,
-        question: &str,
-        now: Timestamp,
-    ) {
-        self.plan_context = Some(Plan { in_seq: in_seq.get(), question: beginning(question) });
+    pub(super) fn took_step(&mut self, stage: &str, number: usize, plan: Plan, now: Timestamp) {
+        self.plan_context = Some(Plan { question: beginning(&plan.question), ..plan });
         self.is_at(stage, number, now);
     }
 

@@ -17,6 +17,9 @@ use crate::mcp::message::read;
 pub(crate) struct Book {
     /// How client and server got to know each other.
     pub(crate) handshake: Option<Handshake>,
+    /// What the server behind calls the session, where it does: it may outlive us.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) theirs: Option<Box<str>>,
     /// Whether the client has said that it is ready.
     pub(crate) initialized: bool,
     /// The parameters of the last `logging/setLevel`.

@@ -6,7 +6,8 @@ use serde::Deserialize;
 
 use super::desk::{Closing, Desk};
 use super::pending::Pending;
-use crate::mcp::logged::{Entry, StreamName};
+use super::unsent::Unsent;
+use crate::mcp::logged::Entry;
 use crate::mcp::message::{Kind, Message, RequestId, RpcError, code};
 
 /// The request with which a client introduces itself.
@@ -33,10 +34,11 @@ impl Desk<'_> {
         };
         let here_before = self.shared.hubs.was_handed(&self.session, in_seq);
         let maybe_handed = entry.process != self.shared.process || here_before;
-        let Entry { message, stream, .. } = entry;
+        let Entry { message, stream, from, .. } = entry;
         match message.kind().clone() {
             Kind::Request { id, .. } => {
-                self.on_request(in_seq, id, stream, message, maybe_handed).await
+                let pending = Pending::new(id, stream, message).from(from);
+                self.on_request(in_seq, pending, maybe_handed).await
             }
             // Whoever it was for has gone with it.
             Kind::Notification { .. } | Kind::Response { .. } if maybe_handed => {
@@ -56,14 +58,12 @@ impl Desk<'_> {
     async fn on_request(
         &mut self,
         in_seq: InSeq,
-        id: RequestId,
-        stream: StreamName,
-        message: Message,
+        pending: Pending,
         maybe_handed: bool,
     ) -> Result<(), Closing> {
-        let twin = self.requests.by_id(&id);
+        let twin = self.requests.by_id(&pending.id);
         self.busy();
-        self.requests.insert(in_seq, Pending::new(id, stream, message));
+        self.requests.insert(in_seq, pending);
         if twin.is_some() {
             let error = RpcError::new(
                 code::INVALID_REQUEST,
@@ -85,7 +85,11 @@ impl Desk<'_> {
         if self.is_for_us(in_seq).await? {
             return self.reconnect_session(in_seq).await;
         }
-        if maybe_handed { self.hand_again(in_seq).await } else { self.hand(in_seq).await }
+        if maybe_handed {
+            return self.hand_again(in_seq).await;
+        }
+        self.hand(in_seq);
+        Ok(())
     }
 
     /// A client that knows newer revisions asks first whether the server does. One with sessions does not,
@@ -96,34 +100,23 @@ impl Desk<'_> {
     }
 
     /// Hands a request to the server behind.
-    pub(super) async fn hand(&mut self, in_seq: InSeq) -> Result<(), Closing> {
-        let Some(pending) = self.requests.get(in_seq) else { return Ok(()) };
+    pub(super) fn hand(&mut self, in_seq: InSeq) {
+        let Some(pending) = self.requests.get(in_seq) else { return };
         let text = pending.message.with_id(&RequestId::number(in_seq.get()));
         let before = self.shared.hubs.was_handed(&self.session, in_seq);
         self.shared.hubs.hand(&self.session, in_seq);
-        if !self.tell_server(text).await && !before {
-            self.shared.hubs.not_handed(&self.session, in_seq);
-        }
-        Ok(())
-    }
-
-    /// Writes to the server behind, if it is there. If it has gone that is noticed where it is listened to.
-    pub(super) async fn tell_server(&mut self, text: String) -> bool {
-        match &self.link {
-            Some(link) => link.to.send(text).await.is_ok(),
-            None => false,
-        }
+        self.send(Unsent { text, hands: Some(in_seq).filter(|_| !before) });
     }
 
     async fn on_notification(&mut self, method: &str, message: &Message) -> Result<(), Closing> {
         match method {
             INITIALIZED => {
                 self.keeping.change().initialized = true;
-                self.tell_server(message.text().to_owned()).await;
+                self.tell_server(message.text().to_owned());
             }
             CANCELLED => self.on_cancelled(message).await?,
             _ => {
-                self.tell_server(message.text().to_owned()).await;
+                self.tell_server(message.text().to_owned());
             }
         }
         Ok(())
@@ -138,7 +131,7 @@ impl Desk<'_> {
             return Ok(()); // the protocol does not allow it
         }
         let text = message.with_cancelled_id(&RequestId::number(in_seq.get()));
-        self.tell_server(text).await;
+        self.tell_server(text);
         self.finish(in_seq, None).await
     }
 
@@ -151,7 +144,7 @@ impl Desk<'_> {
         let ours = id.and_then(|id| serde_json::from_str::<String>(id.as_json()).ok());
         match ours.and_then(|id| self.questions.remove(&id)) {
             Some(theirs) => {
-                self.tell_server(message.with_id(&theirs)).await;
+                self.tell_server(message.with_id(&theirs));
             }
             // The server that asked has gone.
             None => tracing::debug!(session = %self.session, "an answer to nobody's question"),

@@ -11,10 +11,11 @@ use tokio::time::timeout;
 use super::client_side::{INITIALIZE, INITIALIZED};
 use super::desk::{Closing, Desk};
 use super::rerun::{LISTS, digest};
+use super::unsent::{Exchange, exchange};
 use crate::agent::stopped;
 use crate::mcp::logged::StreamName;
 use crate::mcp::message::{Kind, Message, RequestId, RpcError, code, notification, request};
-use crate::mcp::upstream::{Unreachable, WAITS};
+use crate::mcp::upstream::{Before, Link, Unreachable, WAITS};
 
 /// How long a server may take to answer a question of ours. Some are downloaded when they are started.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -62,8 +63,11 @@ impl Desk<'_> {
             None => None,
         };
         self.annotations = None;
+        let before = self.before();
+        let goes_on = before.is_some();
         let mut orders = self.orders.clone();
-        let connecting = self.gateway.upstream.connect(&self.session, self.gateway.max_bytes);
+        let connecting =
+            self.gateway.upstream.connect(&self.session, self.gateway.max_bytes, before);
         let link = tokio::select! {
             biased;
             _ = stopped(&mut orders) => return Err(Closing::Told),
@@ -73,6 +77,9 @@ impl Desk<'_> {
             Ok(link) => (self.link, self.place) = (Some(link), place),
             Err(why) => return Ok(Err(why)),
         }
+        if goes_on {
+            return Ok(Ok(())); // the server says so if it has forgotten the session
+        }
         if self.keeping.book().handshake.is_none() && introduces {
             return Ok(Ok(())); // the client's own request does it
         }
@@ -81,6 +88,21 @@ impl Desk<'_> {
             self.set_up_again().await?;
         }
         Ok(introduced)
+    }
+
+    /// The session that the server may still have from before we were started.
+    fn before(&self) -> Option<Before> {
+        let book = self.keeping.book();
+        let (theirs, revision) = (book.theirs.clone()?, book.revision()?);
+        Some(Before { theirs, revision, initialized: book.initialized })
+    }
+
+    /// Notes what the server calls the session, so that it can be gone on with.
+    pub(super) fn note_theirs(&mut self) {
+        let theirs = self.link.as_ref().and_then(Link::theirs);
+        if self.keeping.book().theirs != theirs {
+            self.keeping.change().theirs = theirs;
+        }
     }
 
     /// Makes the client known to the server, in its own words if it has ever said any.
@@ -98,13 +120,14 @@ impl Desk<'_> {
             return Ok(Err(Unreachable::Refused(answer.text().into())));
         }
         let result = answer.result().unwrap_or(RawValue::NULL).to_owned();
+        self.note_theirs();
         if known.is_none() {
             let book = self.keeping.change();
             (book.handshake, book.initialized) =
                 (Some(super::book::Handshake { params, result }), true);
         }
         if self.keeping.book().initialized {
-            self.tell_server(notification(INITIALIZED, &json!({}))).await;
+            self.tell_server(notification(INITIALIZED, &json!({})));
         }
         Ok(Ok(()))
     }
@@ -162,9 +185,9 @@ impl Desk<'_> {
         params: Option<&RawValue>,
     ) -> Result<Result<Message, Unreachable>, Closing> {
         self.own += 1;
-        let id = RequestId::text(&format!("rejoin-{}", self.own));
+        let id = RequestId::text(&format!("rejoin-{}-{}", self.term, self.own));
         self.asking.insert(id.clone(), None);
-        self.tell_server(request(&id, method, params)).await;
+        self.tell_server(request(&id, method, params));
         let mut orders = self.orders.clone();
         let answer = tokio::select! {
             biased;
@@ -185,9 +208,13 @@ impl Desk<'_> {
             if let Some(answer) = self.asking.get_mut(asked).and_then(Option::take) {
                 return Ok(answer);
             }
-            let Some(link) = &mut self.link else { return Ok(Err(Unreachable::WentAway)) };
-            let Some(heard) = link.from.recv().await else {
+            if self.link.is_none() {
                 return Ok(Err(Unreachable::WentAway));
+            }
+            let heard = match exchange(&mut self.link, &mut self.unsent).await {
+                Exchange::Heard(heard) => heard,
+                Exchange::Sent => continue,
+                Exchange::Gone => return Ok(Err(Unreachable::WentAway)),
             };
             Box::pin(self.on_heard(heard)).await?;
         }
@@ -208,6 +235,10 @@ impl Desk<'_> {
             link.close().await;
         }
         self.place = None;
+        self.take_back_unsent();
+        if self.keeping.book().theirs.is_some() {
+            self.keeping.change().theirs = None; // it has forgotten the session
+        }
         self.withdraw_questions().await?;
         self.lost.clear(); // with all the others
         for in_seq in self.requests.entries() {
@@ -230,7 +261,10 @@ impl Desk<'_> {
                 self.answer_error(in_seq, &error).await
             }
             (false, true) => self.hand_again(in_seq).await,
-            (false, false) => self.hand(in_seq).await,
+            (false, false) => {
+                self.hand(in_seq);
+                Ok(())
+            }
         }
     }
 

@@ -9,10 +9,12 @@ use rejoin_core::page::StoredEntry;
 use rejoin_core::session::Publication;
 use rejoin_core::{InSeq, SessionId, Term};
 use tokio::sync::watch;
+use tokio::time::timeout;
 
-use super::Gateway;
-use super::book::{Book, Keeping};
+use super::book::{Book, Keeping, Written};
 use super::pending::Requests;
+use super::unsent::{Exchange, Unsent, exchange};
+use super::{Gateway, LAST_WORDS};
 use crate::agent::{Inbox, Orders, Saying, Seat, Voice, stopped};
 use crate::child::places::Place;
 use crate::error::PublishError;
@@ -24,6 +26,9 @@ use crate::shared::Shared;
 
 /// Publications that may be on their way to the store; while there are so many nothing more is heard.
 const ON_THEIR_WAY: usize = WAITING_PUBLICATIONS;
+
+/// Bytes of them, for messages may be large: beyond that there is one at a time.
+const BYTES_ON_THEIR_WAY: usize = 4 * 1024 * 1024;
 
 /// One session's gateway.
 pub(super) struct Desk<'a> {
@@ -43,6 +48,8 @@ pub(super) struct Desk<'a> {
     /// Those of them that we wait for, and what became of them.
     pub(super) asking: HashMap<RequestId, Option<Result<Message, Unreachable>>>,
     pub(super) link: Option<Link>,
+    /// What the server has no room for yet.
+    pub(super) unsent: VecDeque<Unsent>,
     /// Requests whose answers were lost on the way, by a server that goes on.
     pub(super) lost: VecDeque<InSeq>,
     /// What the tools of the server that runs say of themselves, once it was asked.
@@ -51,7 +58,9 @@ pub(super) struct Desk<'a> {
     voice: Voice,
     pub(super) orders: watch::Receiver<Orders>,
     resigned: Arc<AtomicBool>,
-    sayings: VecDeque<Saying>,
+    /// Publications on their way, and the bytes of each.
+    sayings: VecDeque<(Saying, usize)>,
+    saying_bytes: usize,
     /// Held while a request is under way.
     present: Option<Present>,
     /// The place of the child, which somebody else may need.
@@ -84,6 +93,8 @@ enum Happened {
     /// The server has gone.
     Lost,
     Published,
+    /// The server has taken what was put aside: there may be more for it.
+    Sent,
 }
 
 impl<'a> Desk<'a> {
@@ -105,6 +116,7 @@ impl<'a> Desk<'a> {
             own: 0,
             asking: HashMap::new(),
             link: None,
+            unsent: VecDeque::new(),
             lost: VecDeque::new(),
             annotations: None,
             inbox,
@@ -112,6 +124,7 @@ impl<'a> Desk<'a> {
             orders,
             resigned,
             sayings: VecDeque::new(),
+            saying_bytes: 0,
             present: None,
             place: None,
         }
@@ -131,12 +144,30 @@ impl<'a> Desk<'a> {
                 tracing::debug!(session = %self.session, %why, "nobody takes what an MCP server says");
             }
         }
-        if *self.orders.borrow() == Orders::End {
+        let over = *self.orders.borrow() == Orders::End;
+        if over {
             self.shared.hubs.forget(&self.session);
         }
-        if let Some(link) = self.link.take() {
-            link.close().await;
+        match self.link.take() {
+            // Another process goes on with the session soon.
+            Some(link) if self.shared.is_stopping() => link.leave().await,
+            Some(link) => {
+                if !over {
+                    let _ = timeout(LAST_WORDS, self.give_theirs_up()).await; // or it is asked for in vain
+                }
+                link.close().await;
+            }
+            None => {}
         }
+    }
+
+    /// The server is told that its session is over: whoever comes next begins another one.
+    async fn give_theirs_up(&mut self) -> Result<(), Closing> {
+        if self.keeping.book().theirs.is_some() {
+            self.keeping.change().theirs = None;
+            self.publish(Vec::new(), false).await?;
+        }
+        self.flush().await
     }
 
     async fn step(&mut self) -> Result<(), Closing> {
@@ -145,7 +176,7 @@ impl<'a> Desk<'a> {
             Happened::Heard(heard) => self.on_heard(heard).await,
             Happened::LostAnswer(in_seq) => self.hand_again(in_seq).await,
             Happened::Lost => self.on_lost().await,
-            Happened::Published => Ok(()),
+            Happened::Published | Happened::Sent => Ok(()),
         }
     }
 
@@ -153,7 +184,8 @@ impl<'a> Desk<'a> {
         if let Some(in_seq) = self.lost.pop_front() {
             return Ok(Happened::LostAnswer(in_seq));
         }
-        let has_room = self.sayings.len() < ON_THEIR_WAY;
+        let has_room = self.sayings.len() < ON_THEIR_WAY && self.saying_bytes < BYTES_ON_THEIR_WAY;
+        let takes_more = has_room && self.unsent.is_empty();
         let place = async {
             match &self.place {
                 Some(place) => place.needed(self.orders.clone()).await,
@@ -162,35 +194,40 @@ impl<'a> Desk<'a> {
         };
         let oldest = async {
             match self.sayings.front_mut() {
-                Some(saying) => saying.published().await,
+                Some((saying, _)) => saying.published().await,
                 None => std::future::pending().await,
             }
         };
-        let heard = async {
-            match &mut self.link {
-                Some(link) => link.from.recv().await,
-                None => std::future::pending().await,
-            }
-        };
+        let exchange = exchange(&mut self.link, &mut self.unsent);
         let mut orders = self.orders.clone();
         tokio::select! {
             biased; // an order before what follows from it
             _ = stopped(&mut orders) => Err(Closing::Told),
             published = oldest => {
-                self.sayings.pop_front();
+                self.saying_bytes -= self.sayings.pop_front().map_or(0, |(_, bytes)| bytes);
                 published?;
                 Ok(Happened::Published)
             }
             () = place => Err(Closing::Displaced),
-            heard = heard, if has_room => Ok(heard.map_or(Happened::Lost, Happened::Heard)),
-            entry = self.inbox.next(), if has_room => entry.map(Happened::Entry).ok_or(Closing::Told),
+            exchange = exchange, if has_room => Ok(match exchange {
+                Exchange::Heard(heard) => Happened::Heard(heard),
+                Exchange::Sent => Happened::Sent,
+                Exchange::Gone => Happened::Lost,
+            }),
+            entry = self.inbox.next(), if takes_more => entry.map(Happened::Entry).ok_or(Closing::Told),
         }
     }
 
-    /// Publishes a message on a stream.
+    /// Publishes a message on a stream that nobody waits for.
     pub(super) async fn say(&mut self, stream: StreamName, text: &str) -> Result<(), Closing> {
         let event = Event { message: Some(text), stream, answers: None, request: None };
-        self.publish(vec![event.to_body()]).await
+        self.publish(vec![event.to_body()], false).await
+    }
+
+    /// Publishes a question on a stream: the server waits for the answer, so it is kept as results are.
+    pub(super) async fn put(&mut self, stream: StreamName, text: &str) -> Result<(), Closing> {
+        let event = Event { message: Some(text), stream, answers: None, request: None };
+        self.publish(vec![event.to_body()], true).await
     }
 
     /// Answers a request, which is dealt with then.
@@ -222,7 +259,7 @@ impl<'a> Desk<'a> {
         let event = Event { message, stream, answers: Some(in_seq), request };
         let body = event.to_body();
         self.settle(in_seq);
-        self.publish(vec![body]).await?;
+        self.publish(vec![body], true).await?;
         if self.requests.is_empty() {
             self.present = None;
         }
@@ -232,7 +269,7 @@ impl<'a> Desk<'a> {
     /// Something that needs no answer has been dealt with.
     pub(super) async fn covered(&mut self, in_seq: InSeq) -> Result<(), Closing> {
         self.settle(in_seq);
-        self.publish(Vec::new()).await
+        self.publish(Vec::new(), false).await
     }
 
     fn settle(&mut self, in_seq: InSeq) {
@@ -240,21 +277,25 @@ impl<'a> Desk<'a> {
         self.shared.hubs.settled(&self.session, in_seq);
     }
 
-    /// Publishes events, with what must be stored together with them.
+    /// Publishes events, with what must be stored together with them. Results go last where there is
+    /// too much.
     pub(super) async fn publish(
         &mut self,
         events: Vec<rejoin_core::page::Body>,
+        results: bool,
     ) -> Result<(), Closing> {
-        let written = self.keeping.write();
-        let publication =
-            Publication { events, state: written.state, in_seq: written.in_seq, key: None };
-        self.sayings.push_back(self.voice.say(publication).await?);
+        let Written { state, in_seq } = self.keeping.write();
+        let publication = Publication { events, results, state, in_seq, key: None };
+        let bytes = publication.events.iter().map(|body| body.len()).sum();
+        self.sayings.push_back((self.voice.say(publication).await?, bytes));
+        self.saying_bytes += bytes;
         Ok(())
     }
 
     /// Waits until everything that was said is stored.
     pub(super) async fn flush(&mut self) -> Result<(), Closing> {
-        for mut saying in std::mem::take(&mut self.sayings) {
+        self.saying_bytes = 0;
+        for (mut saying, _) in std::mem::take(&mut self.sayings) {
             saying.published().await?;
         }
         Ok(())

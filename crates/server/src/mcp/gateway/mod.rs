@@ -13,6 +13,7 @@
 //! | `server_side.rs` | what the server behind said |
 //! | `connect.rs` | reaching the server, and introducing the client again |
 //! | `session_tools.rs` | reconnect tokens in results, and the tool that takes them |
+//! | `unsent.rs` | what the server has no room for yet |
 //! | `rerun.rs` | what becomes of a request that the server died over |
 
 mod book;
@@ -23,6 +24,7 @@ mod pending;
 mod rerun;
 mod server_side;
 mod session_tools;
+mod unsent;
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -31,6 +33,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 pub(crate) use book::Book;
+pub(crate) use session_tools::uses_token;
 
 use self::desk::Desk;
 use super::upstream::{Child, Http, Upstream};

@@ -1,6 +1,7 @@
 //! Requests of the client that the server behind has not answered yet.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use rejoin_core::InSeq;
 use serde::Deserialize;
@@ -17,6 +18,8 @@ pub(super) struct Pending {
     pub(super) id: RequestId,
     /// The stream that its answer goes to.
     pub(super) stream: StreamName,
+    /// Where it came from, where that is known.
+    pub(super) from: Option<IpAddr>,
     /// The request as it came, to hand it over again.
     pub(super) message: Message,
     /// What progress is reported under.
@@ -46,7 +49,13 @@ impl Pending {
             token: Option<&'a RawValue>,
         }
         let token = message.read_params::<Params<'_>>().meta.token.map(|raw| raw.get().into());
-        Self { id, stream, message, token, progress: None, losses: 0, unknown: false }
+        Self { id, stream, from: None, message, token, progress: None, losses: 0, unknown: false }
+    }
+
+    /// It came from there.
+    pub(super) fn from(mut self, from: Option<IpAddr>) -> Self {
+        self.from = from;
+        self
     }
 
     pub(super) fn method(&self) -> &str {
@@ -60,13 +69,18 @@ impl Pending {
 
     /// The tool that it calls, if it calls one.
     pub(super) fn tool(&self) -> Option<String> {
-        #[derive(Default, Deserialize)]
-        struct Params {
-            name: String,
-        }
-        let calls = self.method() == "tools/call";
-        calls.then(|| self.message.read_params::<Params>().name)
+        tool_called(&self.message)
     }
+}
+
+/// The tool that a message calls, if it calls one.
+pub(super) fn tool_called(message: &Message) -> Option<String> {
+    #[derive(Default, Deserialize)]
+    struct Params {
+        name: String,
+    }
+    let calls = message.method() == Some("tools/call");
+    calls.then(|| message.read_params::<Params>().name)
 }
 
 /// A report of progress, as far as the gateway looks.

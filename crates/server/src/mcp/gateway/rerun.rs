@@ -79,10 +79,11 @@ impl Desk<'_> {
             Verdict::Again => self.recall_progress(in_seq).await,
         }
         *self.keeping.change().reruns.entry(in_seq.get()).or_default() += 1;
-        self.publish(Vec::new()).await?;
+        self.publish(Vec::new(), false).await?;
         self.flush().await?; // counted before it runs, or a crash would let it run without end
         tracing::info!(session = %self.session, %in_seq, "a request runs again");
-        self.hand(in_seq).await
+        self.hand(in_seq);
+        Ok(())
     }
 
     /// How far a request had come before Rejoin was started again stands in the log.

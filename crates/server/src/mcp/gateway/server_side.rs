@@ -67,7 +67,7 @@ impl Desk<'_> {
                 let text = message.with_id(&RequestId::text(&ours));
                 self.questions.insert(ours, id);
                 let stream = self.stream_for(&message, during);
-                self.say(stream, &text).await
+                self.put(stream, &text).await
             }
             Kind::Notification { method } => {
                 let text = match &*method {
@@ -113,6 +113,7 @@ impl Desk<'_> {
         {
             let (params, result) = (params.to_owned(), result.to_owned());
             self.keeping.change().handshake = Some(Handshake { params, result });
+            self.note_theirs();
         }
         if let Some(digest) = rerun::list_digest(pending, message) {
             let known = self.keeping.book().lists.get(pending.method());

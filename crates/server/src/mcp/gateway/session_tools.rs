@@ -1,16 +1,20 @@
 //! Reconnect tokens over MCP: given with the first tool result of a session, and taken by the tool
 //! `reconnect_session`, with which a client that lost its session id goes over to the session it had.
 
-use rejoin_core::record::{Ending, Kind, Record};
+use std::net::IpAddr;
+
+use rejoin_core::codes::Reason;
+use rejoin_core::record::{Ending, Record, Transport};
 use rejoin_core::session::Publication;
 use rejoin_core::state::End;
 use rejoin_core::{InSeq, Seq, SessionId};
-use rejoin_store::PageLimit;
+use rejoin_store::{PageLimit, StoredEvent};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::desk::{Closing, Desk};
+use super::pending::tool_called;
 use crate::access::Caller;
 use crate::mcp::logged::Event;
 use crate::mcp::message::{Message, read, splice, with_element, with_member};
@@ -22,9 +26,6 @@ const TOOL_BESIDE: &str = "rejoin_reconnect_session";
 
 /// Where a result says which session it belongs to.
 const META: &str = "rejoin/session";
-
-/// Why a client may not go over to another session while it waits for something in its own.
-const BUSY: &str = "session_busy";
 
 /// The tool failed by itself.
 const TOOL_ERROR: &str = "tool_error";
@@ -41,6 +42,11 @@ struct Call {
 struct Arguments {
     session_id: String,
     reconnect_token: String,
+}
+
+/// Whether a message may call our tool, and so use a token.
+pub(crate) fn uses_token(message: &Message) -> bool {
+    matches!(tool_called(message).as_deref(), Some(TOOL | TOOL_BESIDE))
 }
 
 impl Desk<'_> {
@@ -118,12 +124,13 @@ impl Desk<'_> {
     /// The client wants to go over to a session that it has a token of.
     pub(super) async fn reconnect_session(&mut self, in_seq: InSeq) -> Result<(), Closing> {
         let Some(pending) = self.requests.get(in_seq) else { return Ok(()) };
-        let (id, stream) = (pending.id.clone(), pending.stream.clone());
+        let (id, stream, from) = (pending.id.clone(), pending.stream.clone(), pending.from);
         let Call { arguments } = pending.message.read_params();
-        let went = match self.requests.entries().len() {
-            1 => self.renew(arguments).await,
-            _ => Err(BUSY),
+        let transport = match stream.is_whole() {
+            true => Transport::Sse,
+            false => Transport::StreamableHttp,
         };
+        let went = self.renew(arguments, transport, from).await;
         let said = match &went {
             Ok((record, waiting)) => json!({
                 "success": true,
@@ -151,52 +158,68 @@ impl Desk<'_> {
     }
 
     /// Renews the session that the client names, and collects the results that nobody has fetched.
-    async fn renew(&self, arguments: Arguments) -> Result<(Record, Vec<Value>), &'static str> {
+    async fn renew(
+        &self,
+        arguments: Arguments,
+        transport: Transport,
+        from: Option<IpAddr>,
+    ) -> Result<(Record, Vec<Value>), &'static str> {
         let service = self.service().ok_or(TOOL_ERROR)?;
         let own =
             self.shared.store.session(&self.session).await.ok().flatten().ok_or(TOOL_ERROR)?;
         let principal = own.about.principal.clone();
         let caller = Caller { principal, admin: false, publish: false, until: None };
-        let visitor = Visitor::over(rejoin_core::record::Transport::StreamableHttp, caller, None);
-        let id = SessionId::parse(&arguments.session_id).map_err(|_| "session_not_found")?;
-        let renewed = service.renew(&visitor, &id, arguments.reconnect_token).await;
-        let record = renewed.map_err(|denial| denial.reason().as_str())?.record;
-        if record.about.kind != Kind::Mcp {
-            return Err("session_not_found");
+        let visitor = Visitor::over(transport, caller, from);
+        let Arguments { session_id, reconnect_token } = arguments;
+        if self.requests.entries().len() > 1 {
+            let busy = Reason::SessionBusy;
+            service.write_down_renewal(&visitor, &session_id, busy).await;
+            return Err(busy.as_str());
         }
-        let waiting = self.waiting(&id).await.ok_or(TOOL_ERROR)?;
+        let renewed = service.renew_mcp(&visitor, &session_id, reconnect_token).await;
+        let record = renewed.map_err(|denial| denial.reason().as_str())?.record;
+        let waiting = self.waiting(record.id()).await.ok_or(TOOL_ERROR)?;
         Ok((record, waiting))
     }
 
     /// Calls whose result no client has fetched, whole.
     async fn waiting(&self, session: &SessionId) -> Option<Vec<Value>> {
         let (mut after, mut waiting) = (Seq::ZERO, Vec::new());
+        let (store, limit) = (&self.shared.store, PageLimit::default());
         loop {
-            let page =
-                self.shared.store.read(session, after, PageLimit::default()).await.ok()??;
-            for event in &page.events {
-                after = event.seq;
-                let Some(Event { message: Some(result), request: Some(request), .. }) =
-                    Event::from_body(&event.body)
-                else {
-                    continue;
-                };
-                if !self.shared.hubs.was_fetched(session, event.seq) {
-                    self.shared.hubs.fetched(session, event.seq, page.record.oldest);
-                    let read = |text: &str| serde_json::from_str::<Value>(text).ok();
-                    waiting.push(json!({ "request": read(request), "result": read(result) }));
-                }
-            }
-            if page.events.is_empty() || after >= page.record.head {
-                return Some(waiting);
-            }
+            let kept = store.read_kept(session, after, limit).await.ok()?;
+            let Some(last) = kept.last() else { break };
+            after = last.seq;
+            waiting.extend(kept.iter().filter_map(|event| self.fetch(session, event)));
         }
+        loop {
+            let page = store.read(session, after, limit).await.ok()??;
+            let Some(last) = page.events.last() else { return Some(waiting) };
+            after = last.seq;
+            waiting.extend(page.events.iter().filter_map(|event| self.fetch(session, event)));
+        }
+    }
+
+    /// A call and its result, if that is one that no client has fetched.
+    fn fetch(&self, session: &SessionId, event: &StoredEvent) -> Option<Value> {
+        let Event { message: Some(result), request: Some(request), .. } =
+            Event::from_body(&event.body)?
+        else {
+            return None;
+        };
+        if self.shared.hubs.was_fetched(session, event.seq) {
+            return None;
+        }
+        self.shared.hubs.fetched(session, event.seq);
+        let read = |text: &str| serde_json::from_str::<Value>(text).ok();
+        Some(json!({ "request": read(request), "result": read(result) }))
     }
 
     /// From now on this session is another name for the other one. The answer is given there: what this
     /// one had goes.
     async fn go_over(&mut self, to: &SessionId, answer: Event<'_>) -> Result<(), Closing> {
-        let publication = Publication { events: vec![answer.to_body()], ..Publication::default() };
+        let events = vec![answer.to_body()];
+        let publication = Publication { events, results: true, ..Publication::default() };
         if let Some(service) = self.service()
             && let Err(why) = service.sessions().publish(to, publication).await
         {

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use self::input::Input;
-use super::{Heard, Link, Unreachable, WAITING};
+use super::{Heard, Link, Theirs, Unreachable, WAITING};
 use crate::child::lines::{Bounds, Line, Lines};
 use crate::child::process::{Pipes, Process, Program};
 use crate::mcp::message::{Kind, Message};
@@ -44,7 +44,7 @@ impl Child {
         let (to, outgoing) = mpsc::channel(WAITING);
         let (incoming, from) = mpsc::channel(WAITING);
         let keeper = keep(process, pipes, outgoing, incoming, max_bytes, session.clone());
-        Ok(Link { to, from, keeper: tokio::spawn(keeper) })
+        Ok(Link { to, from, theirs: Theirs::default(), keeper: tokio::spawn(keeper) })
     }
 }
 

@@ -5,6 +5,7 @@ mod built_in;
 mod child;
 mod http;
 
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rejoin_core::SessionId;
@@ -16,8 +17,8 @@ pub(crate) use http::Http;
 
 use super::message::RequestId;
 
-/// Messages that may wait in a link, in each direction.
-const WAITING: usize = 64;
+/// Messages that may wait in a link, in each direction. Each may be as large as a message may be.
+const WAITING: usize = 16;
 
 /// A server that can be reached.
 #[derive(Debug)]
@@ -58,7 +59,23 @@ pub(crate) enum Unreachable {
 pub(crate) struct Link {
     pub(crate) to: mpsc::Sender<String>,
     pub(crate) from: mpsc::Receiver<Heard>,
+    /// What the server calls the session, once it has said so and if it does.
+    theirs: Theirs,
     keeper: JoinHandle<()>,
+}
+
+/// See [`Link`].
+type Theirs = Arc<OnceLock<Box<str>>>;
+
+/// A session that a server may still have from before we were started.
+#[derive(Debug)]
+pub(crate) struct Before {
+    /// What the server calls it.
+    pub(crate) theirs: Box<str>,
+    /// The revision that was agreed upon.
+    pub(crate) revision: String,
+    /// Whether the client had said that it is ready.
+    pub(crate) initialized: bool,
 }
 
 /// What is heard of a server.
@@ -83,15 +100,17 @@ impl Heard {
 }
 
 impl Upstream {
-    /// Reaches the server for one session. A message of it has at most so many bytes.
+    /// Reaches the server for one session, or goes on with one that it has from before. A message of it
+    /// has at most so many bytes.
     pub(crate) async fn connect(
         &self,
         session: &SessionId,
         max_bytes: usize,
+        before: Option<Before>,
     ) -> Result<Link, Unreachable> {
         match self {
             Self::Child(child) => child.start(session, max_bytes).await,
-            Self::Http(http) => Ok(http.connect(session, max_bytes)),
+            Self::Http(http) => Ok(http.connect(session, max_bytes, before)),
             Self::BuiltIn => Ok(built_in::connect()),
         }
     }
@@ -122,10 +141,23 @@ pub(crate) const WAITS: [Duration; 6] = [
 ];
 
 impl Link {
+    /// What the server calls the session, if it has said so.
+    pub(crate) fn theirs(&self) -> Option<Box<str>> {
+        self.theirs.get().cloned()
+    }
+
     /// Ends it, and waits until the server has gone.
     pub(crate) async fn close(self) {
-        let Self { to, from, keeper } = self;
+        let Self { to, from, keeper, .. } = self;
         drop((to, from));
         let _ = keeper.await; // it was aborted, or has said what it had to say
+    }
+
+    /// Ends it for a while: a server that has a session of its own keeps it for whoever comes next.
+    pub(crate) async fn leave(self) {
+        match self.theirs.get() {
+            Some(_) => self.keeper.abort(),
+            None => self.close().await,
+        }
     }
 }

@@ -3,12 +3,15 @@
 //!
 //! | file | paths |
 //! |---|---|
-//! | `records.rs` | `/sessions`, `/sessions/{id}`, `…/health`, `…/disconnect` |
+//! | `records.rs` | `/sessions`, `/sessions/{id}`, `…/health`, `…/disconnect`, `…/restart` |
 //! | `listing.rs` | `/sessions`, `/sessions/active` |
+//! | `search.rs` | `/sessions/search` |
+//! | `timeline.rs` | `…/timeline` |
 //! | `tokens.rs` | `…/token`, `…/reconnect` |
 //! | `events.rs`, `stream.rs` | `…/events` |
 //! | `messages.rs` | `…/messages`, `…/state` |
 //! | `audit.rs` | `/audit` |
+//! | `overview.rs` | `/overview` |
 //! | `openapi/` | `/openapi.json`, which describes all of them |
 //!
 //! How a request is read is in `request.rs`. Who may do what is for the service to say; which status
@@ -19,9 +22,12 @@ mod events;
 mod listing;
 mod messages;
 mod openapi;
+mod overview;
 mod records;
 mod request;
+mod search;
 mod stream;
+mod timeline;
 mod tokens;
 
 use std::sync::Arc;
@@ -69,13 +75,16 @@ pub(super) fn routes(max_body_bytes: usize) -> Router<Arc<Front>> {
 }
 
 /// What there is at each of [`PLACES`].
-fn session_routes() -> [(&'static str, MethodRouter<Arc<Front>>); 10] {
+fn session_routes() -> [(&'static str, MethodRouter<Arc<Front>>); 13] {
     [
         ("", get(listing::list).post(records::create)),
         ("/active", get(listing::list_active)),
+        ("/search", get(search::search)),
         ("/{id}", get(records::one).delete(records::end)),
         ("/{id}/health", get(records::health)),
+        ("/{id}/timeline", get(timeline::read)),
         ("/{id}/disconnect", post(records::disconnect)),
+        ("/{id}/restart", post(records::restart)),
         ("/{id}/token", get(tokens::issue).post(tokens::issue)),
         ("/{id}/reconnect", post(tokens::reconnect)),
         ("/{id}/events", get(events::read).post(events::publish)),
@@ -84,8 +93,12 @@ fn session_routes() -> [(&'static str, MethodRouter<Arc<Front>>); 10] {
     ]
 }
 
-fn other_routes() -> [(&'static str, MethodRouter<Arc<Front>>); 2] {
-    [("/api/audit", get(audit::read)), ("/api/openapi.json", get(openapi::serve))]
+fn other_routes() -> [(&'static str, MethodRouter<Arc<Front>>); 3] {
+    [
+        ("/api/audit", get(audit::read)),
+        ("/api/overview", get(overview::read)),
+        ("/api/openapi.json", get(openapi::serve)),
+    ]
 }
 
 async fn unknown_path() -> Failure {

@@ -195,3 +195,13 @@ pub(super) async fn disconnect(
     let disconnected = front.service.cut(&visitor, &id).await?;
     Ok(Json(json!({ "session_id": id.as_str(), "disconnected": disconnected })))
 }
+
+/// `POST /sessions/{id}/restart`: ends its agent as a crash might, for another one to go on.
+pub(super) async fn restart(
+    OverHttp(visitor): OverHttp,
+    State(front): State<Arc<Front>>,
+    Named(id): Named,
+) -> Result<Json<Value>, Failure> {
+    let restarted = front.service.restart_agent(&visitor, &id).await?;
+    Ok(Json(json!({ "session_id": id.as_str(), "restarted": restarted })))
+}

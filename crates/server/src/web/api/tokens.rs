@@ -5,18 +5,14 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use rejoin_core::SessionId;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::request::{Named, RawName, Text};
+use crate::service::id_or_impossible;
 use crate::web::Front;
 use crate::web::answer::Failure;
 use crate::web::visitor::{Nearby, OverHttp};
-
-/// Stands for an id that can be none, so that an attempt on it is counted and written down like any
-/// other. No session has it: ours begin otherwise, and what clients choose is longer.
-const IMPOSSIBLE: &str = "impossible";
 
 #[derive(Deserialize)]
 struct Presented {
@@ -45,8 +41,7 @@ pub(super) async fn reconnect(
     body: Text,
 ) -> Result<Json<Value>, Failure> {
     let Presented { token } = body.object()?;
-    let id = SessionId::parse(&name).or_else(|_| SessionId::parse(IMPOSSIBLE));
-    let id = id.map_err(|_| crate::service::Denial::NotFound)?;
+    let id = id_or_impossible(&name)?;
     let renewed = front.service.renew(&visitor, &id, token).await;
     let renewal = renewed.map_err(|denial| Failure::of_reconnect(&denial))?;
     Ok(Json(json!({

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rejoin_core::page::Page;
+use rejoin_core::page::StoredEvent;
 use rejoin_core::record::{Ending, Record, Status, Transport};
 use rejoin_core::{LogId, Seq, SessionId, Timestamp};
-use rejoin_store::PageLimit;
+use rejoin_store::{PageLimit, Unavailable};
 use tokio::sync::watch as changes;
 use tokio::time::timeout;
 
@@ -32,6 +32,8 @@ pub(super) struct Feed {
     ends: bool,
     /// Whether something that it should carry may be gone from the log.
     suspects_loss: bool,
+    /// What was the oldest event without a hole when the client was last told that something is gone.
+    told: Seq,
     /// The head when it began. What lies after that is sent once more to a client that comes back without
     /// knowing where it stood.
     since: Option<Seq>,
@@ -97,6 +99,7 @@ impl Feed {
             owed,
             ends,
             suspects_loss,
+            told: Seq::ZERO,
             watch,
             present,
         }
@@ -157,7 +160,16 @@ impl Feed {
                 Ok(None) => return Some(self.session_over()),
                 Err(_) => return Some(Next::End),
             };
-            let mut messages = self.take_page(&page);
+            let Ok(kept) = self.kept(page.record.oldest).await else { return Some(Next::End) };
+            let mut messages = Vec::from_iter(self.notice_gap(page.record.oldest));
+            if !kept.is_empty() {
+                messages.extend(self.take(&kept));
+                match messages.is_empty() {
+                    true => continue,
+                    false => return Some(Next::Messages(messages)),
+                }
+            }
+            messages.extend(self.take(&page.events));
             let at_head = self.cursor >= page.record.head || page.events.is_empty();
             if at_head && self.suspects_loss {
                 messages.extend(self.what_is_lost(&page.record).await);
@@ -176,18 +188,33 @@ impl Feed {
         self.ends && self.owed.is_empty()
     }
 
-    /// The messages of a page that are for this stream.
-    fn take_page(&mut self, page: &Page) -> Vec<(String, String)> {
-        let mut messages = Vec::new();
-        self.suspects_loss |= self.cursor.next() < page.record.oldest;
-        if self.stream.is_whole() && std::mem::take(&mut self.suspects_loss) {
-            messages.push((self.id_at(self.cursor), gap_notice()));
+    /// Results that are kept although what came after them is gone.
+    async fn kept(&self, oldest: Seq) -> Result<Vec<StoredEvent>, Unavailable> {
+        if self.cursor.next() >= oldest {
+            return Ok(Vec::new());
         }
-        for event in &page.events {
+        let store = self.front.service.sessions().store();
+        store.read_kept(&self.session, self.cursor, PageLimit::default()).await
+    }
+
+    /// Some of what comes next may be gone. A client of one stream is told that at once; of any other it
+    /// matters only whether answers are.
+    fn notice_gap(&mut self, oldest: Seq) -> Option<(String, String)> {
+        if self.cursor.next() < oldest && self.told < oldest {
+            (self.suspects_loss, self.told) = (true, oldest);
+        }
+        let tell = self.stream.is_whole() && std::mem::take(&mut self.suspects_loss);
+        tell.then(|| (self.id_at(self.cursor), gap_notice()))
+    }
+
+    /// The messages that are for this stream.
+    fn take(&mut self, events: &[StoredEvent]) -> Vec<(String, String)> {
+        let mut messages = Vec::new();
+        for event in events {
             self.cursor = event.seq;
             let taken = Event::from_body(&event.body).filter(|e| self.stream.carries(&e.stream));
             if let Some(taken) = taken {
-                self.note_answer(&taken, event.seq, page.record.oldest);
+                self.note_answer(&taken, event.seq);
                 let message = taken.message.map(|text| (self.id_at(event.seq), text.to_owned()));
                 messages.extend(message);
             }
@@ -199,12 +226,12 @@ impl Feed {
     }
 
     /// An answer is owed no more, and fetched.
-    fn note_answer(&mut self, event: &Event<'_>, seq: Seq, oldest: Seq) {
+    fn note_answer(&mut self, event: &Event<'_>, seq: Seq) {
         let Some(in_seq) = event.answers else { return };
         self.owed.remove(&in_seq);
         if self.front.settings.mcp.session_tools {
             let hubs = self.front.service.sessions().hubs();
-            hubs.fetched(&self.session, seq, oldest);
+            hubs.fetched(&self.session, seq);
         }
     }
 

@@ -1,5 +1,6 @@
 //! A POST: messages for the server behind, answered on a stream of their own.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::body::Bytes;
@@ -20,7 +21,7 @@ use super::request::{Accepts, Client, messages, not_acceptable, too_large};
 use super::{McpFailure, OVER, SESSION_ID, modern, sse};
 use crate::mcp::logged::{Entry, StreamName};
 use crate::mcp::message::{Kind, Message, RequestId, RpcError, code};
-use crate::mcp::{WITH_BATCHES, is_primed};
+use crate::mcp::{WITH_BATCHES, is_primed, uses_token};
 use crate::random;
 use crate::service::{Denial, Service};
 use crate::sessions::Sessions;
@@ -158,7 +159,8 @@ impl Call<'_> {
         let mut owed = Owed::new();
         for message in messages {
             let id = request_id(&message);
-            let entered = enter(sessions, self.record.id(), message, stream).await;
+            let entering = Entering { stream, from: self.client.visitor.address };
+            let entered = enter(sessions, self.record.id(), message, entering).await;
             let in_seq =
                 entered.map_err(|denial| McpFailure::from(denial).answering(id.as_ref()))?;
             if let Some(id) = id {
@@ -169,15 +171,22 @@ impl Call<'_> {
     }
 }
 
-/// Enters a message in the in log of a session; what answers it goes to `stream`.
+/// How a message came, and where what answers it goes.
+pub(super) struct Entering<'a> {
+    pub(super) stream: &'a StreamName,
+    pub(super) from: Option<IpAddr>,
+}
+
+/// Enters a message in the in log of a session.
 pub(super) async fn enter(
     sessions: &Sessions,
     session: &SessionId,
     message: Message,
-    stream: &StreamName,
+    Entering { stream, from }: Entering<'_>,
 ) -> Result<InSeq, Denial> {
     let (process, stream) = (sessions.process().clone(), stream.clone());
-    let body = Entry { process, stream, message }.to_body();
+    let from = from.filter(|_| uses_token(&message));
+    let body = Entry { process, stream, from, message }.to_body();
     Ok(sessions.send(session, EntryKind::Message, None, body).await?.in_seq)
 }
 

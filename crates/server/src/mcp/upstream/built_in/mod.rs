@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
 use self::call::Call;
-use super::{Heard, Link, WAITING};
+use super::{Heard, Link, Theirs, WAITING};
 use crate::mcp::message::{Kind, Message, RequestId, RpcError, code, error_response, notification};
 use crate::mcp::{NEWEST_REVISION, REVISIONS};
 
@@ -28,7 +28,7 @@ pub(super) fn connect() -> Link {
     let (incoming, from) = mpsc::channel(WAITING);
     let memory = Arc::new(Memory::default());
     let server = Server { incoming, memory, calls: HashMap::new(), tasks: JoinSet::new() };
-    Link { to, from, keeper: tokio::spawn(server.run(outgoing)) }
+    Link { to, from, theirs: Theirs::default(), keeper: tokio::spawn(server.run(outgoing)) }
 }
 
 /// What a server keeps in memory for its session: gone with it.

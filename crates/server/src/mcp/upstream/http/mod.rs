@@ -31,7 +31,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
 use self::talk::{Ended, Talk};
-use super::{Heard, Link, WAITING};
+use super::{Before, Heard, Link, WAITING};
 use crate::mcp::message::{Kind, Message, RequestId};
 use crate::outward::{BadUrl, Server};
 
@@ -49,12 +49,26 @@ impl Http {
         Ok(Self { server: Arc::new(Server::new(url)?) })
     }
 
-    /// Begins a conversation; whether the server is there shows with the first message.
-    pub(super) fn connect(&self, session: &SessionId, max_bytes: usize) -> Link {
+    /// Begins a conversation, or goes on with one from before; whether the server is there, and still
+    /// knows of it, shows with the first message.
+    pub(super) fn connect(
+        &self,
+        session: &SessionId,
+        max_bytes: usize,
+        before: Option<Before>,
+    ) -> Link {
         let (to, outgoing) = mpsc::channel(WAITING);
         let (incoming, from) = mpsc::channel::<Heard>(WAITING);
         let talk = Talk::new(Arc::clone(&self.server), incoming, session.clone(), max_bytes);
-        Link { to, from, keeper: tokio::spawn(Keeper::of(talk).keep(outgoing)) }
+        let listens = before.as_ref().is_some_and(|before| before.initialized);
+        if let Some(Before { theirs, revision, .. }) = before {
+            talk.go_on(theirs, &revision);
+        }
+        let (theirs, mut keeper) = (Arc::clone(&talk.theirs), Keeper::of(talk));
+        if listens {
+            keeper.listen();
+        }
+        Link { to, from, theirs, keeper: tokio::spawn(keeper.keep(outgoing)) }
     }
 }
 
@@ -128,11 +142,17 @@ impl Keeper {
             cancelled.inspect(AbortHandle::abort); // it may still wait for the server to come back
         }
         let ended = self.talk.tell(&message).await;
-        let ready = message.method() == Some("notifications/initialized");
-        if ready && !std::mem::replace(&mut self.hears_more, true) {
-            self.tasks.spawn(general::run(Arc::clone(&self.talk)));
+        if message.method() == Some("notifications/initialized") {
+            self.listen();
         }
         ended
+    }
+
+    /// Listens to the general stream from now on.
+    fn listen(&mut self) {
+        if !std::mem::replace(&mut self.hears_more, true) {
+            self.tasks.spawn(general::run(Arc::clone(&self.talk)));
+        }
     }
 }
 

@@ -28,11 +28,30 @@ pub(super) async fn of(talk: &Talk, answer: Response<Incoming>) -> Refusal {
     let status = answer.status();
     let body = Limited::new(answer.into_body(), READ).collect().await;
     let body = body.map(|body| body.to_bytes()).unwrap_or_default();
-    judge(status, &String::from_utf8_lossy(&body), talk.has_session())
+    judge(status, &String::from_utf8_lossy(&body), talk.knowledge())
 }
 
-fn judge(status: StatusCode, body: &str, has_session: bool) -> Refusal {
-    if has_session && is_forgotten(status, body) {
+/// What a server has shown to know of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Knowledge {
+    /// There is none.
+    None,
+    /// It was made before we were started, and the server has said nothing since.
+    Unconfirmed,
+    /// It has answered.
+    Confirmed,
+}
+
+fn judge(status: StatusCode, body: &str, known: Knowledge) -> Refusal {
+    let forgotten = match known {
+        Knowledge::None => false,
+        // Whatever its words: if it is not that, it says the same again in a new session.
+        Knowledge::Unconfirmed => {
+            status.is_client_error() && status != StatusCode::PAYLOAD_TOO_LARGE
+        }
+        Knowledge::Confirmed => is_forgotten(status, body),
+    };
+    if forgotten {
         return Refusal::Forgotten;
     }
     let said = Message::parse(body).ok();
@@ -68,7 +87,7 @@ mod tests {
     use super::*;
 
     fn judged(status: u16, body: &str) -> Refusal {
-        judge(StatusCode::from_u16(status).unwrap(), body, true)
+        judge(StatusCode::from_u16(status).unwrap(), body, Knowledge::Confirmed)
     }
 
     #[test]
@@ -82,8 +101,17 @@ mod tests {
     }
 
     #[test]
+    fn a_session_from_before_is_forgotten_in_whatever_words() {
+        let judged = |status| judge(status, "who?", Knowledge::Unconfirmed);
+        assert_eq!(judged(StatusCode::BAD_REQUEST), Refusal::Forgotten);
+        assert_eq!(judged(StatusCode::UNAUTHORIZED), Refusal::Forgotten);
+        assert_ne!(judged(StatusCode::PAYLOAD_TOO_LARGE), Refusal::Forgotten);
+        assert_eq!(judged(StatusCode::BAD_GATEWAY), Refusal::Failed);
+    }
+
+    #[test]
     fn without_a_session_nothing_is_forgotten() {
-        let refused = judge(StatusCode::NOT_FOUND, "", false);
+        let refused = judge(StatusCode::NOT_FOUND, "", Knowledge::None);
         assert!(matches!(refused, Refusal::Refused(error) if error.message.contains("404")));
     }
 

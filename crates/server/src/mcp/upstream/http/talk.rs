@@ -1,5 +1,6 @@
 //! What is said to a server, in which words.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -12,9 +13,9 @@ use serde::Deserialize;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
-use super::refusal::{self, Refusal};
+use super::refusal::{self, Knowledge, Refusal};
 use crate::mcp::message::{Message, read};
-use crate::mcp::upstream::{Heard, WAITS};
+use crate::mcp::upstream::{Heard, Theirs, WAITS};
 use crate::outward::{NoAnswer, Server};
 
 const SESSION_ID: &str = "mcp-session-id";
@@ -36,9 +37,11 @@ pub(super) struct Talk {
     pub(super) session: SessionId,
     pub(super) max_bytes: usize,
     /// What the server calls the session, if it does.
-    theirs: OnceLock<HeaderValue>,
+    pub(super) theirs: Theirs,
     /// The revision that was agreed upon.
     revision: OnceLock<HeaderValue>,
+    /// Whether the session is from before, and the server has not shown yet that it still knows it.
+    unconfirmed: AtomicBool,
 }
 
 /// How a part of a conversation ended.
@@ -65,8 +68,9 @@ impl Talk {
         session: SessionId,
         max_bytes: usize,
     ) -> Self {
-        let (theirs, revision) = (OnceLock::new(), OnceLock::new());
-        Self { server, incoming, session, max_bytes, theirs, revision }
+        let (theirs, revision) = (Theirs::default(), OnceLock::new());
+        let unconfirmed = AtomicBool::new(false);
+        Self { server, incoming, session, max_bytes, theirs, revision, unconfirmed }
     }
 
     /// Waits until nobody listens any more.
@@ -86,10 +90,27 @@ impl Talk {
 
     /// Notes what the answer to `initialize` says before anything else is sent.
     pub(super) fn note_session(&self, answer: &Response<Incoming>) {
-        if let Some(theirs) = answer.headers().get(SESSION_ID) {
-            let mut theirs = theirs.clone();
-            theirs.set_sensitive(true);
-            let _ = self.theirs.set(theirs); // it is asked once
+        let theirs = answer.headers().get(SESSION_ID).and_then(|theirs| theirs.to_str().ok());
+        if let Some(theirs) = theirs {
+            let _ = self.theirs.set(theirs.into()); // it is asked once
+        }
+    }
+
+    /// Goes on with a session that the server may have from before.
+    pub(super) fn go_on(&self, theirs: Box<str>, revision: &str) {
+        let _ = self.theirs.set(theirs); // nothing was asked yet
+        if let Ok(revision) = HeaderValue::from_str(revision) {
+            let _ = self.revision.set(revision);
+        }
+        self.unconfirmed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the server has a session to forget, as far as it has shown.
+    pub(super) fn knowledge(&self) -> Knowledge {
+        match (self.has_session(), self.unconfirmed.load(Ordering::Relaxed)) {
+            (false, _) => Knowledge::None,
+            (true, true) => Knowledge::Unconfirmed,
+            (true, false) => Knowledge::Confirmed,
         }
     }
 
@@ -116,7 +137,12 @@ impl Talk {
                 Ok(answer) if has_no_room(answer.status()) => {
                     format!("it answered {}", answer.status().as_u16())
                 }
-                Ok(answer) => return Ok(answer),
+                Ok(answer) => {
+                    if answer.status().is_success() {
+                        self.unconfirmed.store(false, Ordering::Relaxed);
+                    }
+                    return Ok(answer);
+                }
                 Err(NoAnswer::Broken) => return Err(Undelivered::Broken),
                 Err(why @ NoAnswer::NoConnection) => why.to_string(),
             };
@@ -166,10 +192,12 @@ impl Talk {
 
     fn request(&self, method: Method, accept: &'static str) -> Builder {
         let mut request = self.server.request(method).header(ACCEPT, accept);
-        for (name, value) in [(SESSION_ID, &self.theirs), (PROTOCOL_VERSION, &self.revision)] {
-            if let Some(value) = value.get() {
-                request = request.header(name, value);
-            }
+        if let Some(Ok(mut theirs)) = self.theirs.get().map(|name| HeaderValue::from_str(name)) {
+            theirs.set_sensitive(true);
+            request = request.header(SESSION_ID, theirs);
+        }
+        if let Some(revision) = self.revision.get() {
+            request = request.header(PROTOCOL_VERSION, revision);
         }
         request
     }

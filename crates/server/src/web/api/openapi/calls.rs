@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::schemas;
 use crate::web::api::request::{DEFAULT_PAGE, MAX_PAGE};
+use crate::web::api::search::MAX_TEXT_CHARS;
 
 /// One call: a method on a path.
 pub(super) struct Call {
@@ -69,6 +70,9 @@ pub(super) fn of_sessions() -> Vec<Call> {
     let listing = call("get", "", "List sessions", (200, "SessionPage"), &[]);
     let active =
         call("get", "/active", "List attached and parked sessions", (200, "SessionPage"), &[]);
+    let search = "Look for sessions by a text and a state, the latest first";
+    let search = call("get", "/search", search, (200, "SearchPage"), &[]);
+    let timeline = "What happened to it lately, and its tokens";
     let create = call("post", "", "Make a session", (201, "NewSession"), &[413]);
     let reconnect = "Renew a session by its token, without attaching";
     let reconnect = call("post", "/{id}/reconnect", reconnect, (200, "Renewal"), &[404, 413, 429]);
@@ -80,14 +84,18 @@ pub(super) fn of_sessions() -> Vec<Call> {
         call("post", "/{id}/state", "Export the agent's state, sealed", (200, "State"), CHANGE);
     let read = call("get", "/{id}/events", "Read events, or follow them", (200, "EventPage"), LOOK);
     let disconnect = "Cut the connection, keep the session";
+    let restart = "End the agent as a crash would, for another to go on";
     vec![
         Call { parameters: vec![status, limit(), after_session()], ..listing },
         Call { parameters: vec![limit(), after_session()], ..active },
+        Call { parameters: searching(), ..search },
         Call { body: Body::Optional("ClientInfo"), ..create },
         call("get", "/{id}", "Look at a session, also an ended one", (200, "Session"), &[404]),
         call("delete", "/{id}", "End a session", (200, "Session"), LOOK),
         call("get", "/{id}/health", "How full its buffer is", (200, "Health"), LOOK),
+        call("get", "/{id}/timeline", timeline, (200, "Timeline"), &[404]),
         call("post", "/{id}/disconnect", disconnect, (200, "Disconnected"), LOOK),
+        call("post", "/{id}/restart", restart, (200, "Restarted"), LOOK),
         call("get", "/{id}/token", token, (200, "Token"), &[404]),
         call("post", "/{id}/token", token, (200, "Token"), &[404]),
         Call { body: Body::Required("Presented"), ..reconnect },
@@ -100,7 +108,10 @@ pub(super) fn of_sessions() -> Vec<Call> {
 
 /// The calls that are not about one place.
 pub(super) fn others() -> Vec<Call> {
-    let before = json!({ "type": "integer", "minimum": 0, "maximum": u64::MAX });
+    let number = json!({ "type": "integer", "minimum": 0, "maximum": u64::MAX });
+    let overview = "Who the caller is and, for an administrator, how the server has been doing";
+    let overview = call("get", "/api/overview", overview, (200, "Overview"), &[]);
+    let after = Parameter::query("after_ms", "Only samples after this one.", number.clone());
     let audit =
         call("get", "/api/audit", "Read the audit trail, newest first", (200, "AuditPage"), &[]);
     vec![
@@ -108,10 +119,11 @@ pub(super) fn others() -> Vec<Call> {
             parameters: vec![
                 Parameter::query("session_id", "Only of this session.", schemas::id()),
                 limit(),
-                Parameter::query("before", "`next` of the page before.", before),
+                Parameter::query("before", "`next` of the page before.", number),
             ],
             ..audit
         },
+        Call { parameters: vec![after], ..overview },
         call("get", "/api/openapi.json", "This document", (200, "Document"), &[]),
     ]
 }
@@ -148,6 +160,20 @@ fn idempotency_key() -> Parameter {
     let description = "The same key with the same body publishes once.";
     let schema = json!({ "type": "string", "pattern": r"^[!-~]{1,255}$" });
     Parameter::header("Idempotency-Key", description, schema)
+}
+
+/// What to look for, and which part of what is found.
+fn searching() -> Vec<Parameter> {
+    let text = json!({ "type": "string", "maxLength": MAX_TEXT_CHARS });
+    let state = json!({ "type": "string", "enum": ["attached", "parked", "closed", "expired"] });
+    let offset = json!({ "type": "integer", "minimum": 0, "maximum": u32::MAX, "default": 0 });
+    let found_in = "A part of the id, the principal or what the client says of itself.";
+    vec![
+        Parameter::query("q", found_in, text),
+        Parameter::query("state", "Only these; all that are remembered if absent.", state),
+        Parameter::query("offset", "How many to pass over.", offset),
+        limit(),
+    ]
 }
 
 /// Where a reader stands, and how long it waits.

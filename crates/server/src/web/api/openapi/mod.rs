@@ -3,6 +3,7 @@
 //! what it says with what the server does.
 
 mod calls;
+mod looking;
 mod schemas;
 
 use axum::Json;

@@ -3,6 +3,8 @@
 use rejoin_core::codes::{ErrorCode, Reason};
 use serde_json::{Map, Value, json};
 
+use super::looking;
+
 /// A schema by its name.
 pub(super) fn named(name: &str) -> Value {
     json!({ "$ref": format!("#/components/schemas/{name}") })
@@ -21,7 +23,7 @@ fn message_id() -> Value {
 /// All of them.
 pub(super) fn all() -> Map<String, Value> {
     let mut all = Map::new();
-    for (name, schema) in answers().into_iter().chain(requests()) {
+    for (name, schema) in answers().into_iter().chain(looking::answers()).chain(requests()) {
         all.insert(name.to_owned(), schema);
     }
     all
@@ -52,6 +54,7 @@ fn answers() -> Vec<(&'static str, Value)> {
             "Disconnected",
             object(&[("session_id", id()), ("disconnected", json!({ "type": "boolean" }))]),
         ),
+        ("Restarted", object(&[("session_id", id()), ("restarted", json!({ "type": "boolean" }))])),
         ("Envelope", object(&envelope())),
         ("Gap", gap()),
         ("EventPage", object(&event_page())),
@@ -134,7 +137,7 @@ fn event() -> Value {
             "event": {
                 "description": "Any name but the server's own.",
                 "type": "string",
-                "pattern": r"^(?!system\.|session\.)[!#-\[\]-~]{1,128}$",
+                "pattern": r"^(?!system\.|session\.|user\.)[!#-\[\]-~]{1,128}$",
                 "not": { "enum": crate::event::RESERVED },
             },
             "content": {},
@@ -264,30 +267,30 @@ fn failure() -> Value {
     })
 }
 
-fn text() -> Value {
+pub(super) fn text() -> Value {
     json!({ "type": "string" })
 }
 
-fn time() -> Value {
+pub(super) fn time() -> Value {
     json!({ "type": "string", "format": "date-time" })
 }
 
-fn count() -> Value {
+pub(super) fn count() -> Value {
     json!({ "type": "integer", "minimum": 0, "maximum": u64::MAX })
 }
 
-fn or_null(schema: Value) -> Value {
+pub(super) fn or_null(schema: Value) -> Value {
     let mut schema = schema;
     schema["type"] = json!([schema["type"], "null"]);
     schema
 }
 
-fn list(of: &str) -> Value {
+pub(super) fn list(of: &str) -> Value {
     json!({ "type": "array", "items": named(of) })
 }
 
 /// An object that has all of these members.
-fn object(members: &[(&'static str, Value)]) -> Value {
+pub(super) fn object(members: &[(&'static str, Value)]) -> Value {
     let required: Vec<_> = members.iter().map(|(name, _)| *name).collect();
     let properties: Map<_, _> =
         members.iter().map(|(name, schema)| ((*name).to_owned(), schema.clone())).collect();

@@ -11,7 +11,7 @@ use rejoin_core::SessionId;
 use rejoin_core::record::Record;
 
 use super::super::McpFailure;
-use super::super::post::{enter, request_id};
+use super::super::post::{Entering, enter, request_id};
 use super::super::request::{messages, too_large};
 use super::failure::LegacyFailure;
 use super::{Client, Named, OVER};
@@ -41,7 +41,8 @@ pub(super) async fn post(
     let hub = sessions.hubs().of(record.id());
     // A request keeps its session attached until it is answered, whether or not there is a stream.
     let _present = if asks { Some(hub.enter(sessions, &record, OVER, false).await) } else { None };
-    let entered = enter(sessions, record.id(), message, &StreamName::whole()).await;
+    let entering = Entering { stream: &StreamName::whole(), from: visitor.address };
+    let entered = enter(sessions, record.id(), message, entering).await;
     entered.map_err(|denial| refusal(&front, denial))?;
     Ok((StatusCode::ACCEPTED, "Accepted"))
 }

@@ -86,7 +86,7 @@ async fn read_log(
     record: &Record,
     orphans: &mut Vec<Orphan>,
 ) -> Result<HashSet<StreamName>, Unavailable> {
-    let began = front.service.began();
+    let began = front.service.started();
     let (mut tasks, mut after) = (HashSet::new(), Seq::ZERO);
     loop {
         let store = front.service.sessions().store();

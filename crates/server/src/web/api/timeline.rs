@@ -1,0 +1,80 @@
+//! What happened to one session, and which reconnect tokens it has, for people to look at. Never a token, nor
+//! anything to know one by.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use rejoin_core::Timestamp;
+use rejoin_core::state::Tokens;
+use serde_json::{Value, json};
+
+use super::events::gap_view;
+use super::request::Named;
+use crate::service::{Denial, transport_word};
+use crate::timeline::{Happening, Moment};
+use crate::web::Front;
+use crate::web::answer::Failure;
+use crate::web::visitor::OverHttp;
+
+/// Used tokens that are shown; older ones are not.
+const SHOWN_USED: usize = 16;
+
+/// `GET /sessions/{id}/timeline`: also of a session that has ended.
+pub(super) async fn read(
+    OverHttp(visitor): OverHttp,
+    State(front): State<Arc<Front>>,
+    Named(id): Named,
+) -> Result<Json<Value>, Failure> {
+    let service = &front.service;
+    service.session(&visitor, &id).await?;
+    let sessions = service.sessions();
+    let moments: Vec<_> = sessions.timeline(&id).iter().map(moment_view).collect();
+    let tokens = sessions.store().tokens(&id).await.map_err(Denial::from)?;
+    let tokens = tokens.map(|tokens| tokens_view(&tokens, service.now())).unwrap_or_default();
+    Ok(Json(json!({
+        "session_id": id.as_str(),
+        "since": service.started().to_string(),
+        "moments": moments,
+        "tokens": tokens,
+    })))
+}
+
+fn moment_view(moment: &Moment) -> Value {
+    let mut view = json!({
+        "at": moment.at.to_string(),
+        "what": moment.what.as_str(),
+        "generation": moment.generation.get(),
+    });
+    match &moment.what {
+        Happening::Attached(transport) => {
+            view["transport"] = transport.map(transport_word).into();
+        }
+        Happening::Resumed(back) => {
+            view["away_seconds"] = back.away.map(|away| away.as_secs_f64()).into();
+            view["replayed"] = back.replayed.into();
+            view["lost"] = back.lost.into();
+            view["gap"] = back.gap.as_ref().map_or(Value::Null, gap_view);
+        }
+        Happening::Created
+        | Happening::Parked
+        | Happening::ParkedByRestart
+        | Happening::Restored
+        | Happening::Closed
+        | Happening::Expired => {}
+    }
+    view
+}
+
+/// Those that can be used, then those that were, the latest first.
+fn tokens_view(tokens: &Tokens, now: Timestamp) -> Vec<Value> {
+    let live = tokens.live().iter().rev().map(|token| {
+        let state = if token.expires_at > now { "live" } else { "expired" };
+        json!({ "state": state, "expires_at": token.expires_at.to_string(), "used_at": null })
+    });
+    let used = tokens.used().rev().take(SHOWN_USED).map(|(token, at)| {
+        let (until, at) = (token.expires_at.to_string(), at.to_string());
+        json!({ "state": "used", "expires_at": until, "used_at": at })
+    });
+    live.chain(used).collect()
+}

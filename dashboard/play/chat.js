@@ -1,0 +1,172 @@
+// The conversation, drawn from the events of the out log: what an event says is added where it belongs, and
+// nothing is ever drawn twice or put right afterwards. If a piece were missing or doubled, it would show.
+
+import { make } from '/assets/shared/dom.js';
+
+/** @typedef {import('/assets/client/index.js').Frame} Frame */
+
+/** How near to its end the log must be to follow it. */
+const NEAR = 80;
+
+export class Chat {
+  /** By message. @type {Map<string, Turn>} */
+  #turns = new Map();
+  #log;
+  #textOf;
+  #heard;
+
+  /**
+   * @param {HTMLElement} log
+   * @param {(id: string) => string|undefined} textOf what was said in this browser under an id
+   * @param {(text: string) => void} heard what is read out to who can't see it
+   */
+  constructor(log, textOf, heard) {
+    this.#log = log;
+    this.#textOf = textOf;
+    this.#heard = heard;
+  }
+
+  /** Another session, which counts its messages from 1. Those that were named keep their names. */
+  clear() {
+    for (const id of [...this.#turns.keys()]) if (/^#|^unasked$/.test(id)) this.#turns.delete(id);
+  }
+
+  /** The session was restored from a saved state, and that may be older than what is drawn: then the agent
+   *  does again what it did since, under new numbers. Its events say which step they are. */
+  rewind() {
+    for (const turn of this.#turns.values()) turn.rewind();
+  }
+
+  /** The person says something. @param {string} id @param {string} text */
+  say(id, text) {
+    this.#follow(() => this.#turn(id, text));
+  }
+
+  /** What became of it. @param {string} id @param {string} words */
+  became(id, words) {
+    this.#turns.get(id)?.became(words);
+  }
+
+  /** Something happened that is not part of what was said. @param {string} words */
+  note(words) {
+    this.#follow(() => this.#log.append(make('li', { className: 'happened small' }, words)));
+  }
+
+  /** The agent says something. @param {Frame} event */
+  take(event) {
+    const { message_id, in_seq } = event.metadata ?? {};
+    const id = message_id ?? (in_seq === undefined ? 'unasked' : `#${in_seq}`);
+    this.#follow(() => this.#turn(id, this.#textOf(id)).take(event));
+    if (event.event === 'agent.final_answer') this.#heard(`The answer is complete: ${event.content}`);
+  }
+
+  /** @param {string} id @param {string} [text] */
+  #turn(id, text) {
+    let turn = this.#turns.get(id);
+    if (!turn) {
+      turn = new Turn(text);
+      this.#turns.set(id, turn);
+      this.#log.append(turn.element);
+    }
+    return turn;
+  }
+
+  /** Draws, and stays at the end if the reader was there. @param {() => void} draw */
+  #follow(draw) {
+    const log = this.#log;
+    const near = log.scrollHeight - log.scrollTop - log.clientHeight < NEAR;
+    draw();
+    if (near) log.scrollTop = log.scrollHeight;
+  }
+}
+
+/** A question and what the agent did about it. */
+class Turn {
+  #state = make('span', { className: 'state small' });
+  #work = make('ul', { className: 'work small' });
+  #answer = make('p', { className: 'answer', hidden: true });
+  #end = make('p', { className: 'end small quiet', hidden: true });
+  #pieces = 0;
+  /** The first step that is drawn, the last, and how far steps that come again are known. */
+  #steps = { first: 0, drawn: 0, known: 0 };
+
+  /** @param {string} [text] */
+  constructor(text) {
+    const question = text ?? '(asked elsewhere)';
+    this.element = make(
+      'li',
+      { className: 'turn' },
+      make('div', { className: 'question' }, make('p', {}, question), this.#state),
+      make('div', { className: 'reply' }, this.#work, this.#answer, this.#end),
+    );
+  }
+
+  /** @param {string} words */
+  became(words) {
+    this.#state.textContent = words;
+  }
+
+  rewind() {
+    this.#steps.known = this.#steps.drawn;
+  }
+
+  /** @param {Frame} event */
+  take({ event, content, metadata }) {
+    if (metadata?.step <= this.#steps.known) return;
+    this.#steps.drawn = metadata?.step ?? 0;
+    this.#steps.first ||= this.#steps.drawn;
+    switch (event) {
+      case 'agent.plan':
+        return this.#did('plan', (content?.steps ?? [content]).join(' → '));
+      case 'agent.thinking':
+        return this.#did('thinks', asText(content));
+      case 'agent.tool_call':
+        return this.#did('calls', `${content?.tool}(${asText(content?.arguments ?? {})})`);
+      case 'agent.tool_result':
+        return this.#did('gets', asText(content?.result ?? content));
+      case 'agent.answer_delta':
+        return this.#write(asText(content));
+      case 'agent.final_answer':
+        return this.#finish(asText(content));
+      case 'agent.cancelled':
+        return this.#over(asText(content));
+      default:
+        return this.#did(event.replace(/^agent\./, ''), asText(content));
+    }
+  }
+
+  /** @param {string} what @param {string} text */
+  #did(what, text) {
+    this.#work.append(make('li', {}, make('span', { className: 'verb' }, what), ' ', text));
+  }
+
+  /** @param {string} piece */
+  #write(piece) {
+    this.#pieces += 1;
+    this.#answer.hidden = false;
+    this.#answer.classList.add('writing');
+    this.#answer.append(piece);
+  }
+
+  /** The agent says the whole of it once more: what was put together from pieces must be the same, unless the
+   *  server had lost the first of them before this page was opened, and said so. @param {string} whole */
+  #finish(whole) {
+    if (this.#pieces === 0) this.#write(whole);
+    const late = this.#steps.first > 1;
+    if (late) this.#answer.textContent = whole;
+    const same = this.#answer.textContent === whole;
+    const words = late ? 'Complete; this page came late' : `Complete, in ${this.#pieces} pieces`;
+    this.#over(same ? words : 'This is not what the agent said');
+    this.element.classList.add(same ? 'complete' : 'wrong');
+  }
+
+  /** @param {string} words */
+  #over(words) {
+    this.#answer.classList.remove('writing');
+    this.#end.hidden = false;
+    this.#end.textContent = words;
+  }
+}
+
+/** @param {unknown} content */
+const asText = (content) => (typeof content === 'string' ? content : JSON.stringify(content));
