@@ -1,5 +1,7 @@
 //! A call in the logs of its upstream session: the entry that it is, and where what answers it is said.
 
+use std::net::IpAddr;
+
 use rejoin_core::record::Record;
 use rejoin_core::{InSeq, Seq, SessionId};
 use serde_json::json;
@@ -11,7 +13,7 @@ use crate::random;
 use crate::service::Denial;
 use crate::sessions::Sessions;
 use crate::web::mcp::McpFailure;
-use crate::web::mcp::post::enter;
+use crate::web::mcp::post::{Entering, enter};
 
 /// One execution of a request.
 #[derive(Clone, Debug)]
@@ -35,17 +37,19 @@ pub(super) enum Hears {
 }
 
 impl Execution {
-    /// Enters a request, which `text` makes under the id that it is given.
+    /// Enters a request of somebody at an address, which `text` makes under the id that it is given.
     pub(super) async fn begin(
         sessions: &Sessions,
         record: &Record,
         hears: Hears,
+        caller: Option<IpAddr>,
         text: impl FnOnce(&RequestId) -> String,
     ) -> Result<Self, McpFailure> {
         let stream = stream(hears).map_err(denied)?;
         let message = Message::parse(&text(&id_of(&stream)))?;
         let session = record.id().clone();
-        let in_seq = enter(sessions, &session, message, &stream).await.map_err(denied)?;
+        let entering = Entering { stream: &stream, from: caller };
+        let in_seq = enter(sessions, &session, message, entering).await.map_err(denied)?;
         Ok(Self { session, in_seq, stream, from: record.head })
     }
 
@@ -70,7 +74,8 @@ pub(super) async fn tell(
 ) -> Result<(), Denial> {
     let wrong = |why: crate::mcp::message::NoMessage| Denial::Invalid(why.to_string().into());
     let message = Message::parse(text).map_err(wrong)?;
-    enter(sessions, session, message, &stream(Hears::Nothing)?).await?;
+    let entering = Entering { stream: &stream(Hears::Nothing)?, from: None };
+    enter(sessions, session, message, entering).await?;
     Ok(())
 }
 
