@@ -1,5 +1,7 @@
 //! A call in the logs of its upstream session: the entry that it is, and where what answers it is said.
 
+use std::net::IpAddr;
+
 use rejoin_core::record::Record;
 use rejoin_core::{InSeq, Seq, SessionId};
 use serde_json::json;
@@ -35,17 +37,18 @@ pub(super) enum Hears {
 }
 
 impl Execution {
-    /// Enters a request, which `text` makes under the id that it is given.
+    /// Enters a request of somebody at an address, which `text` makes under the id that it is given.
     pub(super) async fn begin(
         sessions: &Sessions,
         record: &Record,
         hears: Hears,
+        caller: Option<IpAddr>,
         text: impl FnOnce(&RequestId) -> String,
     ) -> Result<Self, McpFailure> {
         let stream = stream(hears).map_err(denied)?;
         let message = Message::parse(&text(&id_of(&stream)))?;
         let session = record.id().clone();
-        let entering = Entering { stream: &stream, from: None };
+        let entering = Entering { stream: &stream, from: caller };
         let in_seq = enter(sessions, &session, message, entering).await.map_err(denied)?;
         Ok(Self { session, in_seq, stream, from: record.head })
     }

@@ -107,7 +107,14 @@ impl Reader {
             let Some(page) = page.filter(|page| page.record.is_active()) else {
                 return Err(Heard::Over);
             };
-            self.misses |= self.cursor.next() < page.record.oldest;
+            if self.cursor.next() < page.record.oldest {
+                self.misses = true;
+                let kept = self.kept().await.map_err(|_| Heard::Interrupted)?;
+                if !kept.is_empty() {
+                    self.events.extend(kept);
+                    continue;
+                }
+            }
             if page.events.is_empty() {
                 return Ok(None);
             }
@@ -118,6 +125,12 @@ impl Reader {
     async fn read(&self) -> Result<Option<Page>, Unavailable> {
         let store = self.front.service.sessions().store();
         store.read(&self.session, self.cursor, PageLimit::default()).await
+    }
+
+    /// Results that are kept although what came after them is gone.
+    async fn kept(&self) -> Result<Vec<StoredEvent>, Unavailable> {
+        let store = self.front.service.sessions().store();
+        store.read_kept(&self.session, self.cursor, PageLimit::default()).await
     }
 
     /// Whether the answer to an entry, which was not found on the way to the head, is gone.

@@ -382,8 +382,10 @@ async fn begun(
         true => Hears::Nothing, // what a server says meanwhile is meant for another call
         false => Hears::Everything,
     };
-    let execution =
-        Execution::begin(sessions, &upstream.record, hears, |id| asked.forwarded(id)).await?;
+    let execution = Execution::begin(sessions, &upstream.record, hears, visitor.address, |id| {
+        asked.forwarded(id)
+    })
+    .await?;
     Ok(Waiting { execution, upstream })
 }
 

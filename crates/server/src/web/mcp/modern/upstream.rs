@@ -195,7 +195,7 @@ async fn introduce(front: &Arc<Front>, record: &Record, asked: &Asked) -> Result
     let words = to_raw_value(&introduction(asked)).unwrap_or_default();
     let hello = |id: &_| request(id, "initialize", Some(&words));
     let mut reader = Reader::attached(front, record, record.head).await;
-    let execution = Execution::begin(sessions, record, Hears::Nothing, hello).await?;
+    let execution = Execution::begin(sessions, record, Hears::Nothing, None, hello).await?;
     let answer = loop {
         match reader.next().await {
             Heard::Said(said) if said.answers == Some(execution.in_seq) => break said.message,
