@@ -8,6 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 
+import { afterwards } from './support/afterwards.js';
 import { launch, Profile } from './support/browser.js';
 import { answerTo, Playground } from './support/playground.js';
 import { Proxy, Server } from './support/server.js';
@@ -45,12 +46,12 @@ describe('the playground', { timeout: 300_000, concurrency: 5 }, () => {
     await play.cutSwitch().click();
     await play.says(/^Reconnecting: attempt \d+, next try in /);
     const cutAt = await play.page.locator('.answer').textContent();
-    await play.says(/attempt 3/); // it stays cut
+    await play.hasSaid(/attempt 3/); // it stays cut
     assert.equal(await play.page.locator('.answer').textContent(), cutAt);
     await play.cutSwitch().click();
     await play.says('Connected again: the session goes on');
     await play.isComplete();
-    play.hasSaid(/^Connection lost$/);
+    await play.hasSaid(/^Connection lost$/);
     assert.ok((await play.count('replayed')) > 0);
     assert.ok((await play.count('received')) > 0);
   });
@@ -97,7 +98,7 @@ describe('the playground', { timeout: 300_000, concurrency: 5 }, () => {
     await play.page.clock.fastForward(91_000);
     await play.page.getByRole('dialog').waitFor({ state: 'hidden' });
     await play.isComplete();
-    play.hasSaid(/^Connected again: the session goes on$/);
+    await play.hasSaid(/^Connected again: the session goes on$/);
   });
 
   it('it is woken early, and goes on too', async (t) => {
@@ -116,7 +117,7 @@ describe('the playground', { timeout: 300_000, concurrency: 5 }, () => {
     await play.cutSwitch().click();
     await play.page.getByRole('button', { name: 'Sleep 90 seconds' }).click();
     await play.page.getByRole('button', { name: 'Wake up now' }).click();
-    await play.says(/^Reconnecting: attempt [23]/);
+    await play.hasSaid(/attempt 3/);
     assert.equal(await play.cutSwitch().getAttribute('aria-checked'), 'true');
     await play.cutSwitch().click();
     await play.isComplete();
@@ -135,7 +136,7 @@ describe('the playground', { timeout: 300_000, concurrency: 5 }, () => {
 
   it('the browser is offline and online again', async (t) => {
     const context = await browser.newContext();
-    t.after(() => context.close());
+    afterwards(t, () => context.close());
     const play = await Playground.open(t, context, server.http, network);
     await play.ask('Are you there?');
     await play.isWriting();
@@ -158,7 +159,7 @@ describe('the playground', { timeout: 300_000, concurrency: 5 }, () => {
 
   it('a network that resets every connection does no more than delay the answer', async (t) => {
     const proxy = await Proxy.start(server.port);
-    t.after(() => proxy.end());
+    afterwards(t, () => proxy.end());
     const play = await Playground.open(t, browser, proxy.url.replace(/^ws(.*)\/ws$/, 'http$1'), network);
     await play.says('Connected');
     proxy.weather = { resetAfter: () => 300 + Math.random() * 1_500 };
@@ -173,7 +174,7 @@ describe('the playground', { timeout: 300_000, concurrency: 5 }, () => {
 
   it('of two tabs one has the session; the other takes it over in mid-answer, and gives it back', async (t) => {
     const context = await browser.newContext();
-    t.after(() => context.close());
+    afterwards(t, () => context.close());
     const first = await Playground.open(t, context, server.http);
     await first.says('Connected');
     const second = await Playground.open(t, context, server.http);
@@ -223,7 +224,7 @@ describe('the playground and its server', { timeout: 300_000, concurrency: 5 }, 
   /** @param {import('node:test').TestContext} t @param {string[]} [flags] */
   const start = async (t, flags = []) => {
     const server = await Server.start(flags);
-    t.after(() => server.end());
+    afterwards(t, () => server.end());
     return server;
   };
 
@@ -252,7 +253,7 @@ describe('the playground and its server', { timeout: 300_000, concurrency: 5 }, 
 
     const later = await Playground.open(t, await profile.openBrowser(), server.http);
     await later.knows('Until tomorrow?').isComplete();
-    later.hasSaid(/^Connected again: the session goes on$/);
+    await later.hasSaid(/^Connected again: the session goes on$/);
     await later.ask('Good morning?');
     await later.isComplete();
   });
@@ -261,7 +262,7 @@ describe('the playground and its server', { timeout: 300_000, concurrency: 5 }, 
     const key = 'playground-key';
     const server = await start(t, ['--config', keysFile(t, key)]);
     const context = await browser.newContext();
-    t.after(() => context.close());
+    afterwards(t, () => context.close());
     const play = await Playground.open(t, context, server.http, network);
     await play.says('Stopped: The server refused (UNAUTHORIZED)');
     await play.page.getByLabel('This server asks who you are').fill(key);
@@ -288,7 +289,7 @@ describe('the playground and its server', { timeout: 300_000, concurrency: 5 }, 
     await hasExpired(server, await play.page.locator('#session-id').textContent());
     await play.cutSwitch().click();
     await play.says('Connected again, from the saved state');
-    play.hasSaid(/^The session is gone; restoring it from the saved state/);
+    await play.hasSaid(/^The session is gone; restoring it from the saved state/);
     await play.ask('Do you remember?');
     await play.textIsComplete();
   });
@@ -342,7 +343,7 @@ async function hasExpired(server, id) {
 /** A settings file with one key. @param {import('node:test').TestContext} t @param {string} key */
 function keysFile(t, key) {
   const directory = mkdtempSync(join(tmpdir(), 'rejoin-keys-'));
-  t.after(() => rmSync(directory, { recursive: true, force: true }));
+  afterwards(t, () => rmSync(directory, { recursive: true, force: true }));
   const hash = createHash('sha256').update(key).digest('hex');
   const file = join(directory, 'rejoin.toml');
   writeFileSync(file, `[[api_keys]]\nname = "ann"\nprincipal = "ann"\nkey_sha256 = "${hash}"\n`);

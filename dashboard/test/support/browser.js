@@ -8,6 +8,8 @@ import { join } from 'node:path';
 
 import { chromium } from 'playwright-core';
 
+import { afterwards } from './afterwards.js';
+
 const FLAGS = [
   '--no-sandbox',
   '--disable-gpu',
@@ -37,7 +39,7 @@ export class Profile {
 
   /** @param {import('node:test').TestContext} t */
   constructor(t) {
-    t.after(async () => {
+    afterwards(t, async () => {
       await this.closeBrowser();
       rmSync(this.#directory, { recursive: true, force: true, maxRetries: 10 });
     });
@@ -68,7 +70,7 @@ export async function openTab(t, where, { network = false, tolerate, context = {
   const own = 'newContext' in where ? await where.newContext(context) : null;
   const page = await (own ?? /** @type {import('playwright-core').BrowserContext} */ (where)).newPage();
   const complaints = watch(page);
-  t.after(async () => {
+  afterwards(t, async () => {
     const said = [...complaints]; // what a page says while it is closed does not count
     await own?.close();
     const left = said.filter((text) => !(network && NETWORK.test(text)) && !tolerate?.test(text));
