@@ -110,7 +110,7 @@ export class Events {
   take(sent) {
     const last = sent[sent.length - 1];
     this.position = last.position;
-    this.total += sent.length;
+    this.total += sent.filter(({ kind }) => kind === 'event').length; // a gap is none
     this.all.push(...sent);
     if (this.all.length > KEPT * 2) this.all.splice(0, this.all.length - KEPT);
     this.told.arrived(last.seq);
@@ -119,7 +119,7 @@ export class Events {
 
   draw() {
     this.timer = 0;
-    this.empty.hidden = this.total > 0;
+    this.empty.hidden = this.all.length > 0;
     say(
       this.count,
       this.held ? `${number(this.total - this.heldAt)} more since then` : several(this.total, 'event'),
