@@ -99,27 +99,44 @@ impl Requests {
                     .and_then(|origin| self.0.get(&origin.0))
                     .map(|found| found.stream.clone())
             }
-            ServerJsonRpcMessage::Notification(notification) => match &notification.notification {
-                ServerNotification::ProgressNotification(report) => {
-                    let (token, progress) = (&report.params.progress_token, report.params.progress);
-                    match self.by_token(token) {
-                        Some(pending)
-                            if pending.progress.is_some_and(|known| progress <= known) =>
-                        {
-                            return None;
-                        }
-                        Some(pending) => {
-                            pending.progress = Some(progress);
-                            Some(pending.stream.clone())
-                        }
-                        None => None,
-                    }
+            ServerJsonRpcMessage::Notification(notification) => {
+                match self.stream_of_report(&notification.notification) {
+                    Report::Of(stream) => Some(stream),
+                    Report::OldNews => return None,
+                    Report::None => None,
                 }
-                _ => None,
-            },
+            }
             ServerJsonRpcMessage::Response(_) | ServerJsonRpcMessage::Error(_) => None,
         };
         let newest = || if general_is_read { None } else { self.newest().cloned() };
         Some(own.or_else(newest).unwrap_or_else(StreamName::general))
     }
+
+    /// Where a report of progress belongs. Anything else is none.
+    fn stream_of_report(&mut self, notification: &ServerNotification) -> Report {
+        let ServerNotification::ProgressNotification(report) = notification else {
+            return Report::None;
+        };
+        let progress = report.params.progress;
+        match self.by_token(&report.params.progress_token) {
+            Some(pending) if pending.progress.is_some_and(|known| progress <= known) => {
+                Report::OldNews
+            }
+            Some(pending) => {
+                pending.progress = Some(progress);
+                Report::Of(pending.stream.clone())
+            }
+            None => Report::None,
+        }
+    }
+}
+
+/// What a notification says of a request.
+enum Report {
+    /// It has come further.
+    Of(StreamName),
+    /// Its client knows that it has come further than that.
+    OldNews,
+    /// Nothing.
+    None,
 }

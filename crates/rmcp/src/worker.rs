@@ -66,7 +66,7 @@ type Context = WorkerContext<SessionWorker>;
 /// What happened to a handler.
 enum Happened {
     Client(FromClient),
-    Said(WorkerSendRequest<SessionWorker>),
+    Said(Box<WorkerSendRequest<SessionWorker>>),
     /// Something changed in the session; it may have ended.
     Stirred,
     /// For a while nothing has happened.
@@ -197,7 +197,7 @@ impl SessionWorker {
         loop {
             match self.next(context).await? {
                 Happened::Client(said) => self.on_client(said, context).await?,
-                Happened::Said(said) => self.on_said(said, context).await?,
+                Happened::Said(said) => self.on_said(*said, context).await?,
                 Happened::Stirred if self.is_over().await? => return Err(Quit::TransportClosed),
                 Happened::Quiet if self.is_idle() => {
                     return Err(Quit::IdleTimeout(self.idle_ttl.unwrap_or_default()));
@@ -230,7 +230,7 @@ impl SessionWorker {
         };
         tokio::select! {
             said = context.from_handler_rx.recv() => {
-                said.map(Happened::Said).ok_or(Quit::HandlerTerminated)
+                said.map(Box::new).map(Happened::Said).ok_or(Quit::HandlerTerminated)
             }
             client = self.from_client.recv() => {
                 client.map(Happened::Client).ok_or(Quit::TransportClosed)
@@ -391,11 +391,10 @@ fn cancelled(message: &ClientJsonRpcMessage) -> Option<RequestId> {
 }
 
 fn quit(error: ManagerError, when: &'static str) -> Quit {
-    match error {
-        // The session has ended, and whoever ended it knows.
-        ManagerError::NotPublished(Failure::NotFound | Failure::Refused(_)) => {
-            Quit::TransportClosed
-        }
-        error => Quit::fatal(error, when),
+    use ManagerError::NotPublished;
+    // The session has ended, and whoever ended it knows.
+    if matches!(error, NotPublished(Failure::NotFound | Failure::Refused(_))) {
+        return Quit::TransportClosed;
     }
+    Quit::fatal(error, when)
 }

@@ -1,5 +1,6 @@
 //! What becomes of a session whose client has gone, and when: without a hook, and under each of the patterns in
 //! examples/. Time is skipped, not waited for.
+#![allow(clippy::unwrap_used, reason = "helpers of a test that can't go on fail it")]
 
 mod common;
 #[path = "../examples/metrics.rs"]

@@ -1,4 +1,5 @@
 //! rmcp's own manager with our stores: what they keep outlives the manager.
+#![allow(clippy::unwrap_used, reason = "helpers of a test that can't go on fail it")]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! What rmcp's manager gets wrong on the wire, request by request, and what ours does instead.
+#![allow(clippy::unwrap_used, reason = "helpers of a test that can't go on fail it")]
 
 mod common;
 

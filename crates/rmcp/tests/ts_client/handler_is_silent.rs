@@ -8,10 +8,11 @@ use crate::clients::{Pending, text_of};
 use crate::rig::Rig;
 use crate::server::Manager;
 
+/// The client would wait longer than the tool takes.
 async fn a_tool_that_is_silent_for_long(manager: Manager) -> (Rig, Pending) {
-    let idle = Some(Duration::from_secs(1));
+    let idle = Some(Duration::from_secs(3));
     let mut rig = Rig::with(manager, |settings| settings.idle = idle).await;
-    let call = rig.begin_hopeless("slow", json!({ "ms": 4_000, "key": "silent" })).await;
+    let call = rig.begin_hopeless("slow", json!({ "ms": 6_000, "key": "silent" })).await;
     (rig, call)
 }
 
@@ -19,7 +20,7 @@ async fn a_tool_that_is_silent_for_long(manager: Manager) -> (Rig, Pending) {
 async fn a_tool_that_is_silent_for_longer_than_the_idle_time_is_at_work() {
     let (mut rig, call) = a_tool_that_is_silent_for_long(Manager::Rejoin).await;
     let result = rig.client.answer(call).await.expect("the result arrives");
-    assert_eq!(text_of(&result), "slept 4000 ms for silent");
+    assert_eq!(text_of(&result), "slept 6000 ms for silent");
 }
 
 #[tokio::test]

@@ -24,7 +24,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 const REQUEST_TIMED_OUT: i64 = -32001;
 
 /// How long a client waits that will never get an answer: longer than two attempts to come back.
-const HOPELESS_MS: u64 = 10_000;
+const HOPELESS_MS: u64 = 12_000;
 
 /// Everything that a scenario needs, connected.
 pub(crate) struct Rig {
