@@ -9,6 +9,7 @@ import { after, before, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 
+import { afterwards } from './support/afterwards.js';
 import { launch, openTab } from './support/browser.js';
 import { serve } from './support/files.js';
 import { answerTo } from './support/playground.js';
@@ -26,7 +27,7 @@ describe('the examples', { timeout: 240_000, concurrency: 3 }, () => {
   /** @param {import('node:test').TestContext} t @param {Promise<any>} starting */
   const forThis = async (t, starting) => {
     const thing = await starting;
-    t.after(() => thing.end());
+    afterwards(t, () => thing.end());
     return thing;
   };
 
@@ -65,7 +66,7 @@ describe('the examples', { timeout: 240_000, concurrency: 3 }, () => {
   it('node: its server is killed, and then the program itself', async (t) => {
     const server = await forThis(t, Server.start([]));
     const directory = mkdtempSync(join(tmpdir(), 'rejoin-example-'));
-    t.after(() => rmSync(directory, { recursive: true, force: true }));
+    afterwards(t, () => rmSync(directory, { recursive: true, force: true }));
     const env = { ...process.env, REJOIN_URL: server.url, REJOIN_FILE: join(directory, 'session.json') };
     const script = join(repository, 'examples/node/chat.mjs');
     /** Runs it until it has printed that; what it printed. @param {string[]} question @param {RegExp} until */

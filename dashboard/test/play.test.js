@@ -8,13 +8,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 
-import { launch, launchWithProfile } from './support/browser.js';
+import { afterwards } from './support/afterwards.js';
+import { launch, Profile } from './support/browser.js';
 import { answerTo, Playground } from './support/playground.js';
 import { Proxy, Server } from './support/server.js';
 
 const network = { network: true };
 
-describe('the playground', { timeout: 300_000, concurrency: 3 }, () => {
+describe('the playground', { timeout: 300_000, concurrency: 5 }, () => {
   /** @type {Server} */
   let server;
   /** @type {import('playwright-core').Browser} */
@@ -45,12 +46,12 @@ describe('the playground', { timeout: 300_000, concurrency: 3 }, () => {
     await play.cutSwitch().click();
     await play.says(/^Reconnecting: attempt \d+, next try in /);
     const cutAt = await play.page.locator('.answer').textContent();
-    await play.says(/attempt 3/); // it stays cut
+    await play.hasSaid(/attempt 3/); // it stays cut
     assert.equal(await play.page.locator('.answer').textContent(), cutAt);
     await play.cutSwitch().click();
     await play.says('Connected again: the session goes on');
     await play.isComplete();
-    play.hasSaid(/^Connection lost$/);
+    await play.hasSaid(/^Connection lost$/);
     assert.ok((await play.count('replayed')) > 0);
     assert.ok((await play.count('received')) > 0);
   });
@@ -97,7 +98,7 @@ describe('the playground', { timeout: 300_000, concurrency: 3 }, () => {
     await play.page.clock.fastForward(91_000);
     await play.page.getByRole('dialog').waitFor({ state: 'hidden' });
     await play.isComplete();
-    play.hasSaid(/^Connected again: the session goes on$/);
+    await play.hasSaid(/^Connected again: the session goes on$/);
   });
 
   it('it is woken early, and goes on too', async (t) => {
@@ -116,7 +117,7 @@ describe('the playground', { timeout: 300_000, concurrency: 3 }, () => {
     await play.cutSwitch().click();
     await play.page.getByRole('button', { name: 'Sleep 90 seconds' }).click();
     await play.page.getByRole('button', { name: 'Wake up now' }).click();
-    await play.says(/^Reconnecting: attempt [23]/);
+    await play.hasSaid(/attempt 3/);
     assert.equal(await play.cutSwitch().getAttribute('aria-checked'), 'true');
     await play.cutSwitch().click();
     await play.isComplete();
@@ -135,7 +136,7 @@ describe('the playground', { timeout: 300_000, concurrency: 3 }, () => {
 
   it('the browser is offline and online again', async (t) => {
     const context = await browser.newContext();
-    t.after(() => context.close());
+    afterwards(t, () => context.close());
     const play = await Playground.open(t, context, server.http, network);
     await play.ask('Are you there?');
     await play.isWriting();
@@ -158,7 +159,7 @@ describe('the playground', { timeout: 300_000, concurrency: 3 }, () => {
 
   it('a network that resets every connection does no more than delay the answer', async (t) => {
     const proxy = await Proxy.start(server.port);
-    t.after(() => proxy.end());
+    afterwards(t, () => proxy.end());
     const play = await Playground.open(t, browser, proxy.url.replace(/^ws(.*)\/ws$/, 'http$1'), network);
     await play.says('Connected');
     proxy.weather = { resetAfter: () => 300 + Math.random() * 1_500 };
@@ -173,7 +174,7 @@ describe('the playground', { timeout: 300_000, concurrency: 3 }, () => {
 
   it('of two tabs one has the session; the other takes it over in mid-answer, and gives it back', async (t) => {
     const context = await browser.newContext();
-    t.after(() => context.close());
+    afterwards(t, () => context.close());
     const first = await Playground.open(t, context, server.http);
     await first.says('Connected');
     const second = await Playground.open(t, context, server.http);
@@ -214,7 +215,7 @@ describe('the playground', { timeout: 300_000, concurrency: 3 }, () => {
   });
 });
 
-describe('the playground and its server', { timeout: 300_000, concurrency: 3 }, () => {
+describe('the playground and its server', { timeout: 300_000, concurrency: 5 }, () => {
   /** @type {import('playwright-core').Browser} */
   let browser;
   before(async () => (browser = await launch()));
@@ -223,7 +224,7 @@ describe('the playground and its server', { timeout: 300_000, concurrency: 3 }, 
   /** @param {import('node:test').TestContext} t @param {string[]} [flags] */
   const start = async (t, flags = []) => {
     const server = await Server.start(flags);
-    t.after(() => server.end());
+    afterwards(t, () => server.end());
     return server;
   };
 
@@ -244,19 +245,15 @@ describe('the playground and its server', { timeout: 300_000, concurrency: 3 }, 
 
   it('the browser is closed in mid-answer and opened again later', async (t) => {
     const server = await start(t);
-    const profile = mkdtempSync(join(tmpdir(), 'rejoin-profile-'));
-    t.after(() => rmSync(profile, { recursive: true, force: true }));
-    const evening = await launchWithProfile(profile);
-    const before = await Playground.open(t, evening, server.http);
+    const profile = new Profile(t);
+    const before = await Playground.open(t, await profile.openBrowser(), server.http);
     await before.ask('Until tomorrow?');
     await before.isWriting();
-    await evening.close();
+    await profile.closeBrowser();
 
-    const morning = await launchWithProfile(profile);
-    t.after(() => morning.close());
-    const later = await Playground.open(t, morning, server.http);
+    const later = await Playground.open(t, await profile.openBrowser(), server.http);
     await later.knows('Until tomorrow?').isComplete();
-    later.hasSaid(/^Connected again: the session goes on$/);
+    await later.hasSaid(/^Connected again: the session goes on$/);
     await later.ask('Good morning?');
     await later.isComplete();
   });
@@ -265,7 +262,7 @@ describe('the playground and its server', { timeout: 300_000, concurrency: 3 }, 
     const key = 'playground-key';
     const server = await start(t, ['--config', keysFile(t, key)]);
     const context = await browser.newContext();
-    t.after(() => context.close());
+    afterwards(t, () => context.close());
     const play = await Playground.open(t, context, server.http, network);
     await play.says('Stopped: The server refused (UNAUTHORIZED)');
     await play.page.getByLabel('This server asks who you are').fill(key);
@@ -292,7 +289,7 @@ describe('the playground and its server', { timeout: 300_000, concurrency: 3 }, 
     await hasExpired(server, await play.page.locator('#session-id').textContent());
     await play.cutSwitch().click();
     await play.says('Connected again, from the saved state');
-    play.hasSaid(/^The session is gone; restoring it from the saved state/);
+    await play.hasSaid(/^The session is gone; restoring it from the saved state/);
     await play.ask('Do you remember?');
     await play.textIsComplete();
   });
@@ -314,19 +311,15 @@ describe('the playground and its server', { timeout: 300_000, concurrency: 3 }, 
 
   it('the browser is opened again when the session is gone, and goes on from the saved state', async (t) => {
     const server = await start(t, brief);
-    const profile = mkdtempSync(join(tmpdir(), 'rejoin-profile-'));
-    t.after(() => rmSync(profile, { recursive: true, force: true }));
-    const summer = await launchWithProfile(profile);
-    const before = await Playground.open(t, summer, server.http);
+    const profile = new Profile(t);
+    const before = await Playground.open(t, await profile.openBrowser(), server.http);
     await before.ask('See you?');
     await before.isComplete();
     const id = await before.page.locator('#session-id').textContent();
-    await summer.close();
+    await profile.closeBrowser();
     await hasExpired(server, id);
 
-    const autumn = await launchWithProfile(profile);
-    t.after(() => autumn.close());
-    const later = await Playground.open(t, autumn, server.http);
+    const later = await Playground.open(t, await profile.openBrowser(), server.http);
     await later.says('Connected again, from the saved state');
     await later.ask('Do you remember?');
     const turn = later.page.locator('.turn.complete').filter({ hasText: 'Do you remember?' });
@@ -350,7 +343,7 @@ async function hasExpired(server, id) {
 /** A settings file with one key. @param {import('node:test').TestContext} t @param {string} key */
 function keysFile(t, key) {
   const directory = mkdtempSync(join(tmpdir(), 'rejoin-keys-'));
-  t.after(() => rmSync(directory, { recursive: true, force: true }));
+  afterwards(t, () => rmSync(directory, { recursive: true, force: true }));
   const hash = createHash('sha256').update(key).digest('hex');
   const file = join(directory, 'rejoin.toml');
   writeFileSync(file, `[[api_keys]]\nname = "ann"\nprincipal = "ann"\nkey_sha256 = "${hash}"\n`);

@@ -17,7 +17,7 @@ const PICTURES = {
     await page.waitForFunction(() => (document.querySelector('.answer')?.childNodes.length ?? 0) >= 5);
     const cut = page.getByRole('switch', { name: 'Cut the connection' });
     await cut.click();
-    await page.getByText(/attempt 3/).waitFor();
+    await page.waitForTimeout(2_000); // for something to be replayed
     await cut.click();
     await page.locator('.turn.complete').waitFor();
     await page.mouse.move(0, 0);

@@ -2,9 +2,13 @@
 // or broke its Content-Security-Policy has failed.
 
 import assert from 'node:assert/strict';
-import { existsSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 
 import { chromium } from 'playwright-core';
+
+import { afterwards } from './afterwards.js';
 
 const FLAGS = [
   '--no-sandbox',
@@ -27,10 +31,30 @@ export function launch() {
   return chromium.launch({ executablePath, headless: true, args: FLAGS });
 }
 
-/** The same with a profile in `directory`, which outlives it: what a person has who closes the browser.
- *  @param {string} directory */
-export function launchWithProfile(directory) {
-  return chromium.launchPersistentContext(directory, { executablePath, headless: true, args: FLAGS });
+/** What a person has who closes the browser and opens it again: a profile that outlives it. */
+export class Profile {
+  #directory = mkdtempSync(join(tmpdir(), 'rejoin-profile-'));
+  /** @type {import('playwright-core').BrowserContext|null} */
+  #context = null;
+
+  /** @param {import('node:test').TestContext} t */
+  constructor(t) {
+    afterwards(t, async () => {
+      await this.closeBrowser();
+      rmSync(this.#directory, { recursive: true, force: true, maxRetries: 10 });
+    });
+  }
+
+  async openBrowser() {
+    const options = { executablePath, headless: true, args: FLAGS };
+    this.#context = await chromium.launchPersistentContext(this.#directory, options);
+    return this.#context;
+  }
+
+  async closeBrowser() {
+    await this.#context?.close();
+    this.#context = null;
+  }
 }
 
 /**
@@ -46,7 +70,7 @@ export async function openTab(t, where, { network = false, tolerate, context = {
   const own = 'newContext' in where ? await where.newContext(context) : null;
   const page = await (own ?? /** @type {import('playwright-core').BrowserContext} */ (where)).newPage();
   const complaints = watch(page);
-  t.after(async () => {
+  afterwards(t, async () => {
     const said = [...complaints]; // what a page says while it is closed does not count
     await own?.close();
     const left = said.filter((text) => !(network && NETWORK.test(text)) && !tolerate?.test(text));

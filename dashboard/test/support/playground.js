@@ -75,12 +75,13 @@ export class Playground {
     await this.page.locator('#status-words').filter({ hasText: words }).waitFor({ timeout: PATIENCE });
   }
 
-  /** It has said this at some time. @param {RegExp} words */
-  hasSaid(words) {
-    assert.ok(
-      this.words.some((said) => words.test(said)),
-      `never ${words}, but: ${this.words.join(' | ')}`,
-    );
+  /** It has said this at some time, or does so soon; however short that was. @param {RegExp} words */
+  async hasSaid(words) {
+    const deadline = Date.now() + PATIENCE;
+    while (!this.words.some((said) => words.test(said))) {
+      assert.ok(Date.now() < deadline, `never ${words}, but: ${this.words.join(' | ')}`);
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
   }
 
   /** @param {'received'|'replayed'|'dropped'|'missing'} what */
