@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 
+import { afterwards } from './support/afterwards.js';
 import { launch, openTab } from './support/browser.js';
 import { Backend, keyed } from './support/people.js';
 
@@ -43,7 +44,7 @@ describe('the dashboard and keys', { timeout: 120_000 }, () => {
   it('keeps the key for the tab alone, and forgets it when told to', async (t) => {
     const server = await keyed(t);
     const context = await browser.newContext();
-    t.after(() => context.close());
+    afterwards(t, () => context.close());
     const page = await openTab(t, context);
     await page.goto(server.http);
     await enter(page, 'key-of-root');

@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 
+import { afterwards } from './support/afterwards.js';
 import { launch, openTab } from './support/browser.js';
 import { attach, Backend } from './support/people.js';
 import { Server } from './support/server.js';
@@ -242,7 +243,7 @@ describe('the dashboard', { timeout: 240_000 }, () => {
 
   it('says that the server does not answer, and goes on when it does', async (t) => {
     const own = await Server.start([]);
-    t.after(() => own.end());
+    afterwards(t, () => own.end());
     const page = await openTab(t, browser, { network: true });
     await page.goto(`${own.http}/#/sessions`);
     await page.getByText('No sessions yet.').waitFor();

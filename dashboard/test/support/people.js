@@ -5,6 +5,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
+import { afterwards } from './afterwards.js';
 import { Server } from './server.js';
 
 /** Calls the server over HTTP, with a key if it has one. */
@@ -53,7 +54,7 @@ export class Backend {
  */
 export async function attach(t, browser, server) {
   const context = await browser.newContext();
-  t.after(() => context.close());
+  afterwards(t, () => context.close());
   const page = await context.newPage();
   await page.goto(`${server.http}/assets/shared/base.css`); // a page of the server that does nothing by itself
   const id = await page.evaluate(async (url) => {
@@ -88,7 +89,7 @@ export async function keyed(t) {
   });
   writeFileSync(file, blocks.join('\n'));
   const server = await Server.start(['--config', file]);
-  t.after(async () => {
+  afterwards(t, async () => {
     await server.end();
     rmSync(directory, { recursive: true, force: true });
   });
