@@ -52,7 +52,7 @@ fn the_agent_may_begin_before_a_message_is_durable_and_the_sender_hears_of_it_af
     assert!(live.heard_by("sender").is_empty());
     live.store_is_slow = false;
     live.store_answers();
-    assert_eq!(live.heard_by("agent"), ["1: hello"], "once");
+    assert!(live.heard_by("agent").is_empty(), "once is enough");
     assert_eq!(live.heard_by("sender"), ["A: 1 entered"]);
 }
 

@@ -1,7 +1,7 @@
 //! MCP revision 2026-07-28 on `/mcp`: requests that stand alone, before a server that keeps sessions.
 //!
 //! A request finds the upstream session of whoever sends it, an MCP session like any other, and is an entry
-//! of its in log; what answers it is read from its out log. Why it is done so: decision 0025.
+//! of its in log; what answers it is read from its out log. Why it is done so: decision 0020.
 //!
 //! | file | concern |
 //! |---|---|
