@@ -6,8 +6,22 @@ use super::*;
 #[derive(Debug, Default)]
 pub(super) struct Agent {
     pub(super) entries: VecDeque<StoredEntry>,
+    /// The last one it was handed, or that was covered before it began.
+    handed: InSeq,
     said: u32,
     pub(super) waits: bool,
+}
+
+impl Agent {
+    /// It is handed messages: each once, none left out.
+    pub(super) fn take(&mut self, entries: Vec<StoredEntry>) {
+        for entry in entries {
+            let (next, came) = (self.handed.next(), entry.in_seq);
+            assert_eq!(came, next, "P12: the agent is handed message {came} in place of {next}");
+            self.handed = came;
+            self.entries.push_back(entry);
+        }
+    }
 }
 
 impl Server {
@@ -40,7 +54,8 @@ impl Server {
                 around.disk.ask(id, Write::Lease(take));
             }
             Some(_) if live.agent.is_none() && !live.machine.awaits_store() => {
-                live.agent = Some(Agent::default());
+                let handed = live.machine.record().covered;
+                live.agent = Some(Agent { handed, ..Agent::default() });
                 // What the machine believes may be behind the disk only by what is on its way.
                 self.feed(id, Input::AgentReady { covering: Covering::Named }, around);
             }

@@ -24,7 +24,8 @@ use rejoin_core::state::{
 };
 use rejoin_core::token::{self, Claims, Grant, TokenHash};
 use rejoin_core::{
-    AttachmentId, Epoch, EventId, LogId, Principal, ProcessId, Seq, SessionId, Term, Timestamp,
+    AttachmentId, Epoch, EventId, InSeq, LogId, Principal, ProcessId, Seq, SessionId, Term,
+    Timestamp,
 };
 
 use crate::disk::{Disk, Reply, Write};
@@ -248,7 +249,7 @@ impl Server {
             Output::Hand(entries) => {
                 let agent = self.sessions.get_mut(id).and_then(|live| live.agent.as_mut());
                 if let Some(agent) = agent {
-                    agent.entries.extend(entries);
+                    agent.take(entries);
                 }
             }
             Output::StopAgent => {
