@@ -118,13 +118,13 @@ async function ask(id, text) {
   chat.say(id, text);
   chat.became(id, 'on its way');
   try {
-    await session.send(text, { messageId: id });
+    const { in_seq } = await session.send(text, { messageId: id });
     sent.accepted(id);
-    chat.became(id, '');
+    chat.became(id, '', in_seq);
   } catch (error) {
     if (session.status.state === 'stopped') return; // the next page tries again
     sent.forget(id);
-    chat.became(id, `not delivered: ${/** @type {Error} */ (error).message}`);
+    chat.became(id, `not delivered: ${/** @type {Error} */ (error).message}`, 0);
   }
 }
 

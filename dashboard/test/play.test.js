@@ -157,6 +157,16 @@ describe('the playground', { timeout: 300_000, concurrency: 5 }, () => {
     await play.isComplete();
   });
 
+  it('what was asked while it was cut outlives a reload, and stands after what was asked before', async (t) => {
+    const play = await Playground.open(t, browser, server.http);
+    await play.ask('Who is first?');
+    await play.isWriting();
+    await play.cutSwitch().click();
+    await play.ask('Who is second?');
+    await play.page.reload();
+    await play.isComplete();
+  });
+
   it('a network that resets every connection does no more than delay the answer', async (t) => {
     const proxy = await Proxy.start(server.port);
     afterwards(t, () => proxy.end());
@@ -181,11 +191,12 @@ describe('the playground', { timeout: 300_000, concurrency: 5 }, () => {
     await second.says('Stopped: Another tab has this session');
     await first.ask('Whose turn is it?');
     await first.isWriting();
+    await second.knows('Whose turn is it?').ask('Mine?'); // sent once this tab has the session
     await second.page.getByRole('button', { name: 'Have it here' }).click();
     await first.says('Stopped: Another tab has this session');
-    await second.knows('Whose turn is it?').isComplete();
+    await second.isComplete();
     await second.page.close();
-    await first.isComplete();
+    await first.knows('Mine?').isComplete();
   });
 
   it('the keyboard alone is enough', async (t) => {
