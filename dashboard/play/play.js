@@ -147,12 +147,17 @@ cutSwitch.addEventListener('click', () => {
   session.wake();
 });
 
-byId('restart').addEventListener('click', async () => {
-  const answer = await call(`/api/sessions/${session.sessionId}/restart`, { method: 'POST' });
-  const { restarted } = answer.ok ? await answer.json() : { restarted: null };
-  if (restarted === null) chat.note(`The server would not restart the agent (${answer.status})`);
-  else chat.note(restarted ? 'The agent was killed; another one goes on' : 'There is no agent at work now');
-});
+/** Kills the agent. @returns {Promise<string>} what came of it */
+async function restart() {
+  if (session.sessionId === null) return 'This tab has no session whose agent it could restart';
+  const answer = await call(`/api/sessions/${session.sessionId}/restart`, { method: 'POST' }).catch(() => null);
+  if (answer === null) return 'The server does not answer, so the agent was not restarted';
+  if (!answer.ok) return `The server would not restart the agent (${answer.status})`;
+  const { restarted } = await answer.json();
+  return restarted ? 'The agent was killed; another one goes on' : 'There is no agent at work now';
+}
+
+byId('restart').addEventListener('click', async () => chat.note(await restart()));
 
 byId('again').addEventListener('click', () => {
   const metadata = { last_seq: 0, received_count: 0, gap_detected: true };

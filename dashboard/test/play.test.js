@@ -87,6 +87,16 @@ describe('the playground', { timeout: 300_000, concurrency: 5 }, () => {
     await play.isComplete();
   });
 
+  it('it is asked to send everything again while there is no open connection, which does nothing', async (t) => {
+    const play = await Playground.open(t, browser, server.http);
+    await play.ask('Too early?');
+    await play.isWriting();
+    await play.page.evaluate(() => {
+      for (const id of ['cut', 'again', 'cut', 'again']) document.getElementById(id)?.click();
+    });
+    await play.isComplete();
+  });
+
   it('it sleeps for 90 seconds and is awake again at once', async (t) => {
     const play = await Playground.open(t, browser, server.http);
     await play.page.clock.install();
@@ -142,6 +152,8 @@ describe('the playground', { timeout: 300_000, concurrency: 5 }, () => {
     await play.isWriting();
     await context.setOffline(true);
     await play.says(/^(Connection lost|Reconnecting)/);
+    await play.page.getByRole('button', { name: 'Restart the agent' }).click();
+    await play.page.getByText('The server does not answer, so the agent was not restarted').waitFor();
     await context.setOffline(false);
     await play.isComplete();
   });
@@ -189,6 +201,8 @@ describe('the playground', { timeout: 300_000, concurrency: 5 }, () => {
     await first.says('Connected');
     const second = await Playground.open(t, context, server.http);
     await second.says('Stopped: Another tab has this session');
+    await second.page.getByRole('button', { name: 'Restart the agent' }).click();
+    await second.page.getByText('This tab has no session').waitFor();
     await first.ask('Whose turn is it?');
     await first.isWriting();
     await second.knows('Whose turn is it?').ask('Mine?'); // sent once this tab has the session
