@@ -18,7 +18,7 @@ import { Network } from './network.js';
 import * as sent from './sent.js';
 import { sleeper } from './sleep.js';
 import { Strip } from './strip.js';
-import { statusInWords } from './words.js';
+import { NOT_AUTHORISED, statusInWords } from './words.js';
 
 /** @typedef {import('/assets/client/index.js').Status} Status */
 
@@ -88,7 +88,8 @@ function show(status) {
 
 /** After the end: in a new session, or in this one again. @param {Status} status */
 function showWayOn(status) {
-  const over = status.state === 'stopped' && !['other_tab', 'refused'].includes(status.reason);
+  const over =
+    status.state === 'stopped' && !needsKey(status) && !['other_tab', 'refused'].includes(status.reason);
   const gone = status.state === 'stopped' && ['ended', 'lost'].includes(status.reason);
   byId('begin').hidden = !over;
   byId('begin').textContent = gone ? 'Begin a new session' : 'Go on here';
@@ -111,7 +112,7 @@ function beginAnew() {
 
 /** @param {Status} status */
 const needsKey = (status) =>
-  status.state === 'stopped' && (status.code === 'UNAUTHORIZED' || status.code === 4102);
+  status.state === 'stopped' && (status.code === 'UNAUTHORIZED' || status.code === NOT_AUTHORISED);
 
 /** Says it, and goes on trying to, also after a reload. @param {string} id @param {string} text */
 async function ask(id, text) {

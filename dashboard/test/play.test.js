@@ -283,6 +283,12 @@ describe('the playground and its server', { timeout: 300_000, concurrency: 5 }, 
     await later.isComplete();
   });
 
+  /** @param {import('playwright-core').Page} page @param {string} key */
+  async function give(page, key) {
+    await page.getByLabel('This server asks who you are').fill(key);
+    await page.getByRole('button', { name: 'Use it' }).click();
+  }
+
   it('a server that asks for a key gets one, which is kept for this tab only', async (t) => {
     const key = 'playground-key';
     const server = await start(t, ['--config', keysFile(t, key)]);
@@ -290,8 +296,11 @@ describe('the playground and its server', { timeout: 300_000, concurrency: 5 }, 
     afterwards(t, () => context.close());
     const play = await Playground.open(t, context, server.http, network);
     await play.says('Stopped: The server refused (UNAUTHORIZED)');
-    await play.page.getByLabel('This server asks who you are').fill(key);
-    await play.page.getByRole('button', { name: 'Use it' }).click();
+    await give(play.page, 'another-key');
+    await play.says('Stopped: The server does not take this key (4102)');
+    assert.ok(await play.page.getByRole('button', { name: 'Go on here' }).isHidden());
+    await give(play.page, key);
+    await play.says('Connected');
     await play.ask('Do you know me?');
     await play.isWriting();
     await play.page.getByRole('button', { name: 'Restart the agent' }).click();
