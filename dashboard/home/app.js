@@ -119,8 +119,9 @@ function route() {
   place.replaceChildren();
   trouble.hidden = true;
   const [path, query = ''] = location.hash.replace(/^#\/?/, '').split('?');
-  const [name, id] = path.split('/');
-  if (name === 'sessions' && id) close = showSession(place, scene, decodeURIComponent(id));
+  const [name, part] = path.split('/');
+  const id = part && decoded(part);
+  if (name === 'sessions' && id) close = showSession(place, scene, id);
   else if (name === 'sessions') close = showSessions(place, scene, new URLSearchParams(query));
   else close = showOverview(place, scene);
   for (const tab of tabs.querySelectorAll('a')) {
@@ -128,7 +129,16 @@ function route() {
     if (here) tab.setAttribute('aria-current', 'page');
     else tab.removeAttribute('aria-current');
   }
-  document.title = `${id ? decodeURIComponent(id) : name === 'sessions' ? 'Sessions' : 'Overview'} · Rejoin`;
+  document.title = `${id || (name === 'sessions' ? 'Sessions' : 'Overview')} · Rejoin`;
+}
+
+/** Addresses are typed by people, too. @param {string} part */
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
 }
 
 addEventListener('hashchange', () => {

@@ -28,23 +28,25 @@ export class Chat {
 
   /** Another session, which counts its messages from 1. Those that were named keep their names. */
   clear() {
+    this.#settle();
     for (const id of [...this.#turns.keys()]) if (/^#|^unasked$/.test(id)) this.#turns.delete(id);
   }
 
   /** The session was restored from a saved state, and that may be older than what is drawn: then the agent
    *  does again what it did since, under new numbers. Its events say which step they are. */
   rewind() {
+    this.#settle();
     for (const turn of this.#turns.values()) turn.rewind();
   }
 
   /** The person says something. @param {string} id @param {string} text */
   say(id, text) {
-    this.#follow(() => this.#turn(id, text));
+    this.#follow(() => this.#turn(id, Infinity, text));
   }
 
-  /** What became of it. @param {string} id @param {string} words */
-  became(id, words) {
-    this.#turns.get(id)?.became(words);
+  /** What became of it. @param {string} id @param {string} words @param {number} [place] in the in log, if it has one */
+  became(id, words, place = Infinity) {
+    this.#turns.get(id)?.became(words, place);
   }
 
   /** Something happened that is not part of what was said. @param {string} words */
@@ -56,19 +58,27 @@ export class Chat {
   take(event) {
     const { message_id, in_seq } = event.metadata ?? {};
     const id = message_id ?? (in_seq === undefined ? 'unasked' : `#${in_seq}`);
-    this.#follow(() => this.#turn(id, this.#textOf(id)).take(event));
+    this.#follow(() => this.#turn(id, in_seq, this.#textOf(id)).take(event));
     if (event.event === 'agent.final_answer') this.#heard(`The answer is complete: ${event.content}`);
   }
 
-  /** @param {string} id @param {string} [text] */
-  #turn(id, text) {
+  /** A new one stands before those that the server got after it, or has not yet: a page that was reloaded draws
+   *  what it still has to send before it is told what was said earlier.
+   *  @param {string} id @param {number} place in the in log @param {string} [text] */
+  #turn(id, place, text) {
     let turn = this.#turns.get(id);
     if (!turn) {
-      turn = new Turn(text);
+      turn = new Turn(place, text);
+      const next = [...this.#turns.values()].find((one) => one.place > place);
       this.#turns.set(id, turn);
-      this.#log.append(turn.element);
+      this.#log.insertBefore(turn.element, next?.element ?? null);
     }
     return turn;
+  }
+
+  /** Places in the in log begin anew: what has one stays where it is. */
+  #settle() {
+    for (const turn of this.#turns.values()) if (turn.place !== Infinity) turn.place = 0;
   }
 
   /** Draws, and stays at the end if the reader was there. @param {() => void} draw */
@@ -90,8 +100,9 @@ class Turn {
   /** The first step that is drawn, the last, and how far steps that come again are known. */
   #steps = { first: 0, drawn: 0, known: 0 };
 
-  /** @param {string} [text] */
-  constructor(text) {
+  /** @param {number} place @param {string} [text] */
+  constructor(place, text) {
+    this.place = place;
     const question = text ?? '(asked elsewhere)';
     this.element = make(
       'li',
@@ -101,9 +112,10 @@ class Turn {
     );
   }
 
-  /** @param {string} words */
-  became(words) {
+  /** @param {string} words @param {number} place */
+  became(words, place) {
     this.#state.textContent = words;
+    this.place = Math.min(this.place, place);
   }
 
   rewind() {

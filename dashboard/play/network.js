@@ -59,9 +59,9 @@ export class Network {
     for (const line of [...this.lines]) line.break();
   }
 
-  /** Writes a frame of the page's own. @param {Frame} frame */
+  /** Writes a frame of the page's own, if there is an open connection. @param {Frame} frame */
   send(frame) {
-    for (const line of this.lines) line.send(JSON.stringify(frame));
+    for (const line of this.lines) if (line.readyState === 1) line.send(JSON.stringify(frame));
   }
 }
 

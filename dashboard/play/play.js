@@ -18,7 +18,7 @@ import { Network } from './network.js';
 import * as sent from './sent.js';
 import { sleeper } from './sleep.js';
 import { Strip } from './strip.js';
-import { statusInWords } from './words.js';
+import { NOT_AUTHORISED, statusInWords } from './words.js';
 
 /** @typedef {import('/assets/client/index.js').Status} Status */
 
@@ -88,7 +88,8 @@ function show(status) {
 
 /** After the end: in a new session, or in this one again. @param {Status} status */
 function showWayOn(status) {
-  const over = status.state === 'stopped' && !['other_tab', 'refused'].includes(status.reason);
+  const over =
+    status.state === 'stopped' && !needsKey(status) && !['other_tab', 'refused'].includes(status.reason);
   const gone = status.state === 'stopped' && ['ended', 'lost'].includes(status.reason);
   byId('begin').hidden = !over;
   byId('begin').textContent = gone ? 'Begin a new session' : 'Go on here';
@@ -111,20 +112,20 @@ function beginAnew() {
 
 /** @param {Status} status */
 const needsKey = (status) =>
-  status.state === 'stopped' && (status.code === 'UNAUTHORIZED' || status.code === 4102);
+  status.state === 'stopped' && (status.code === 'UNAUTHORIZED' || status.code === NOT_AUTHORISED);
 
 /** Says it, and goes on trying to, also after a reload. @param {string} id @param {string} text */
 async function ask(id, text) {
   chat.say(id, text);
   chat.became(id, 'on its way');
   try {
-    await session.send(text, { messageId: id });
+    const { in_seq } = await session.send(text, { messageId: id });
     sent.accepted(id);
-    chat.became(id, '');
+    chat.became(id, '', in_seq);
   } catch (error) {
     if (session.status.state === 'stopped') return; // the next page tries again
     sent.forget(id);
-    chat.became(id, `not delivered: ${/** @type {Error} */ (error).message}`);
+    chat.became(id, `not delivered: ${/** @type {Error} */ (error).message}`, 0);
   }
 }
 
@@ -147,12 +148,17 @@ cutSwitch.addEventListener('click', () => {
   session.wake();
 });
 
-byId('restart').addEventListener('click', async () => {
-  const answer = await call(`/api/sessions/${session.sessionId}/restart`, { method: 'POST' });
-  const { restarted } = answer.ok ? await answer.json() : { restarted: null };
-  if (restarted === null) chat.note(`The server would not restart the agent (${answer.status})`);
-  else chat.note(restarted ? 'The agent was killed; another one goes on' : 'There is no agent at work now');
-});
+/** Kills the agent. @returns {Promise<string>} what came of it */
+async function restart() {
+  if (session.sessionId === null) return 'This tab has no session whose agent it could restart';
+  const answer = await call(`/api/sessions/${session.sessionId}/restart`, { method: 'POST' }).catch(() => null);
+  if (answer === null) return 'The server does not answer, so the agent was not restarted';
+  if (!answer.ok) return `The server would not restart the agent (${answer.status})`;
+  const { restarted } = await answer.json();
+  return restarted ? 'The agent was killed; another one goes on' : 'There is no agent at work now';
+}
+
+byId('restart').addEventListener('click', async () => chat.note(await restart()));
 
 byId('again').addEventListener('click', () => {
   const metadata = { last_seq: 0, received_count: 0, gap_detected: true };

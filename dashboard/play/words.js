@@ -2,6 +2,9 @@
 
 /** @typedef {import('/assets/client/index.js').Status} Status */
 
+/** How a connection is closed that showed a key. */
+export const NOT_AUTHORISED = 4102;
+
 /** @type {Record<string, string>} */
 const STOPPED = {
   ended: 'This session was ended',
@@ -31,7 +34,8 @@ export function statusInWords(status) {
       return 'The session has expired; beginning a new one…';
     case 'stopped': {
       const code = status.code === undefined ? '' : ` (${status.code})`;
-      return `Stopped: ${STOPPED[status.reason]}${code}`;
+      const why = status.code === NOT_AUTHORISED ? 'The server does not take this key' : STOPPED[status.reason];
+      return `Stopped: ${why}${code}`;
     }
   }
 }

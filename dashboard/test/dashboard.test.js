@@ -226,6 +226,11 @@ describe('the dashboard', { timeout: 240_000 }, () => {
     await page.getByText('There is no such session').waitFor();
   });
 
+  it('takes an address that is none for that of a session nobody has', async (t) => {
+    const page = await open(t, '#/sessions/%', { tolerate: /40[04]/ });
+    await page.getByRole('heading', { name: '%' }).waitFor();
+  });
+
   it('plots what happens', async (t) => {
     const client = await attach(t, browser, server);
     const page = await open(t);

@@ -87,6 +87,16 @@ describe('the playground', { timeout: 300_000, concurrency: 5 }, () => {
     await play.isComplete();
   });
 
+  it('it is asked to send everything again while there is no open connection, which does nothing', async (t) => {
+    const play = await Playground.open(t, browser, server.http);
+    await play.ask('Too early?');
+    await play.isWriting();
+    await play.page.evaluate(() => {
+      for (const id of ['cut', 'again', 'cut', 'again']) document.getElementById(id)?.click();
+    });
+    await play.isComplete();
+  });
+
   it('it sleeps for 90 seconds and is awake again at once', async (t) => {
     const play = await Playground.open(t, browser, server.http);
     await play.page.clock.install();
@@ -142,6 +152,8 @@ describe('the playground', { timeout: 300_000, concurrency: 5 }, () => {
     await play.isWriting();
     await context.setOffline(true);
     await play.says(/^(Connection lost|Reconnecting)/);
+    await play.page.getByRole('button', { name: 'Restart the agent' }).click();
+    await play.page.getByText('The server does not answer, so the agent was not restarted').waitFor();
     await context.setOffline(false);
     await play.isComplete();
   });
@@ -154,6 +166,16 @@ describe('the playground', { timeout: 300_000, concurrency: 5 }, () => {
     await play.isComplete();
     await play.ask('And after that?');
     await play.page.reload(); // before the server may have accepted it
+    await play.isComplete();
+  });
+
+  it('what was asked while it was cut outlives a reload, and stands after what was asked before', async (t) => {
+    const play = await Playground.open(t, browser, server.http);
+    await play.ask('Who is first?');
+    await play.isWriting();
+    await play.cutSwitch().click();
+    await play.ask('Who is second?');
+    await play.page.reload();
     await play.isComplete();
   });
 
@@ -179,13 +201,16 @@ describe('the playground', { timeout: 300_000, concurrency: 5 }, () => {
     await first.says('Connected');
     const second = await Playground.open(t, context, server.http);
     await second.says('Stopped: Another tab has this session');
+    await second.page.getByRole('button', { name: 'Restart the agent' }).click();
+    await second.page.getByText('This tab has no session').waitFor();
     await first.ask('Whose turn is it?');
     await first.isWriting();
+    await second.knows('Whose turn is it?').ask('Mine?'); // sent once this tab has the session
     await second.page.getByRole('button', { name: 'Have it here' }).click();
     await first.says('Stopped: Another tab has this session');
-    await second.knows('Whose turn is it?').isComplete();
+    await second.isComplete();
     await second.page.close();
-    await first.isComplete();
+    await first.knows('Mine?').isComplete();
   });
 
   it('the keyboard alone is enough', async (t) => {
@@ -258,6 +283,12 @@ describe('the playground and its server', { timeout: 300_000, concurrency: 5 }, 
     await later.isComplete();
   });
 
+  /** @param {import('playwright-core').Page} page @param {string} key */
+  async function give(page, key) {
+    await page.getByLabel('This server asks who you are').fill(key);
+    await page.getByRole('button', { name: 'Use it' }).click();
+  }
+
   it('a server that asks for a key gets one, which is kept for this tab only', async (t) => {
     const key = 'playground-key';
     const server = await start(t, ['--config', keysFile(t, key)]);
@@ -265,8 +296,11 @@ describe('the playground and its server', { timeout: 300_000, concurrency: 5 }, 
     afterwards(t, () => context.close());
     const play = await Playground.open(t, context, server.http, network);
     await play.says('Stopped: The server refused (UNAUTHORIZED)');
-    await play.page.getByLabel('This server asks who you are').fill(key);
-    await play.page.getByRole('button', { name: 'Use it' }).click();
+    await give(play.page, 'another-key');
+    await play.says('Stopped: The server does not take this key (4102)');
+    assert.ok(await play.page.getByRole('button', { name: 'Go on here' }).isHidden());
+    await give(play.page, key);
+    await play.says('Connected');
     await play.ask('Do you know me?');
     await play.isWriting();
     await play.page.getByRole('button', { name: 'Restart the agent' }).click();
