@@ -427,6 +427,12 @@ impl Sessions {
         self.shared.drivers.get(id).is_some()
     }
 
+    /// Waits until a session is not live in this process, but not for ever; says whether it is not.
+    pub(crate) async fn comes_to_rest(&self, id: &SessionId, patience: Duration) -> bool {
+        let Some(driver) = self.shared.drivers.get(id) else { return true };
+        tokio::time::timeout(patience, driver.closed()).await.is_ok() && !self.is_live(id)
+    }
+
     /// How many sessions are live in this process.
     pub fn live(&self) -> usize {
         self.shared.drivers.len()

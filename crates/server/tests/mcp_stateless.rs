@@ -192,6 +192,30 @@ async fn with_one_server_for_each_request_nothing_is_left_of_it() {
 }
 
 #[tokio::test]
+async fn a_client_whose_session_was_ended_has_another_with_its_next_call() {
+    let fake = Fake::new();
+    let web = fake.serve(Setup::open()).await;
+    let client = Client::of(&web);
+    for made in 1..=5 {
+        client.call(json!({})).await.expect(200);
+        assert_eq!(servers(&fake), made);
+        let going_on = Query { limit: 1, active_only: true, ..Query::default() };
+        let session = web.store.sessions(&going_on).await.unwrap()[0].id().clone();
+        web.service.sessions().end(&session).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_request_state_that_is_no_text_is_refused_and_nothing_runs() {
+    let fake = Fake::new();
+    let web = fake.serve(Setup::open()).await;
+    let params = json!({ "name": "t", "arguments": {}, "requestState": 7 });
+    let refused = Client::of(&web).asks("tools/call", params).send().await;
+    assert_eq!(refused.expect(400)["error"]["code"], -32602);
+    assert_eq!(calls_told(&fake), 0);
+}
+
+#[tokio::test]
 async fn the_same_call_again_joins_the_one_whose_stream_broke() {
     let fake = Fake::new();
     let web = fake.serve(Setup::open()).await;

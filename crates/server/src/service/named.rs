@@ -1,10 +1,15 @@
 //! MCP sessions under names that their clients have chosen.
 
+use std::time::Duration;
+
 use rejoin_core::SessionId;
 use rejoin_core::record::{Kind, Record, Status};
 use rejoin_store::Failure;
 
 use super::{Denial, Service, Visitor, chosen_id};
+
+/// How long the name of a session that has just ended may be waited for: its server is being stopped.
+const LAST_RITES: Duration = Duration::from_secs(15);
 
 impl Service {
     /// Whether nobody has, or had, a session of this id.
@@ -38,12 +43,14 @@ impl Service {
         let store = self.sessions().store();
         let Some(old) = store.session(id).await? else { return Ok(()) };
         let own = old.about.principal == visitor.caller.principal && old.about.kind == Kind::Mcp;
-        match old.status {
-            Status::Ended { forget_at, .. } if own && !self.sessions().is_live(id) => {
-                self.sessions().hubs().forget(id);
-                Ok(store.forget(id, forget_at).await?)
-            }
-            Status::Ended { .. } | Status::Active => Ok(()),
+        let forget_at = match old.status {
+            Status::Ended { forget_at, .. } if own => forget_at,
+            Status::Ended { .. } | Status::Active => return Ok(()),
+        };
+        if self.sessions().comes_to_rest(id, LAST_RITES).await {
+            self.sessions().hubs().forget(id);
+            store.forget(id, forget_at).await?;
         }
+        Ok(())
     }
 }

@@ -27,7 +27,7 @@ pub(super) const MAX_TEXT_CHARS: usize = 128;
 pub(super) struct SearchParams {
     q: Option<String>,
     state: Option<StateWord>,
-    offset: Option<usize>,
+    offset: Option<u32>,
     limit: Option<usize>,
 }
 
@@ -92,7 +92,7 @@ pub(super) async fn search(
     let limit = page_size(params.limit)?;
     let (service, text) = (&front.service, text(params.q)?);
     let (mut found, counts) = look(service, &visitor, &text, params.state).await?;
-    let offset = params.offset.unwrap_or(0).min(found.len());
+    let offset = (params.offset.unwrap_or(0) as usize).min(found.len());
     let end = (offset + limit).min(found.len());
     let latest_first = |(at, id): &(Timestamp, SessionId)| (Reverse(*at), id.clone());
     if end < found.len() {

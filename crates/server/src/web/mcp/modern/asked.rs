@@ -84,7 +84,10 @@ impl Asked {
             Some(raw) => responses(&raw)?,
             None => BTreeMap::new(),
         };
-        let state = text(params.take("requestState"));
+        let state = match params.take("requestState") {
+            Some(raw) => Some(text(Some(raw)).ok_or_else(|| invalid("`requestState` is no text"))?),
+            None => None,
+        };
         Ok(Self {
             id: id.clone(),
             method: method.into(),

@@ -3,9 +3,13 @@
 //! wait longer.
 
 use std::collections::{HashMap, VecDeque};
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
 
 use super::asked::Digest;
 use super::execution::Execution;
@@ -16,6 +20,9 @@ use crate::web::Front;
 
 /// How long a call waits for the answer of its client to a question before it is cancelled.
 pub(super) const INPUT_PATIENCE: Duration = Duration::from_secs(15 * 60);
+
+/// How long the same call waits for one whose client may have gone without anybody having noticed yet.
+const UNNOTICED: Duration = Duration::from_millis(20);
 
 /// How many broken calls wait at most; what breaks then is cancelled at once.
 const MOST_WAITING: usize = 10_000;
@@ -32,6 +39,10 @@ pub(super) struct CallKey {
 pub(super) struct Broken {
     calls: Mutex<HashMap<CallKey, VecDeque<(u64, Waiting)>>>,
     asking: Mutex<HashMap<StreamName, u64>>,
+    /// How many of each kind have a client that seems to be there.
+    attended: Mutex<HashMap<CallKey, usize>>,
+    /// Woken when one of those has gone.
+    gone: Notify,
     last: AtomicU64,
 }
 
@@ -52,6 +63,39 @@ impl Broken {
             calls.remove(key);
         }
         first.map(|(_, waiting)| waiting)
+    }
+
+    /// The same, where an equal call may be about to break: whoever lost a connection can be back before the
+    /// loss is noticed here.
+    pub(super) async fn take_soon(&self, key: &CallKey) -> Option<Waiting> {
+        let until = Instant::now() + UNNOTICED;
+        loop {
+            let mut gone = pin!(self.gone.notified());
+            gone.as_mut().enable();
+            if let Some(waiting) = self.take(key) {
+                return Some(waiting);
+            }
+            if !lock(&self.attended).contains_key(key) {
+                return None;
+            }
+            timeout_at(until, gone).await.ok()?;
+        }
+    }
+
+    fn count_in(&self, key: &CallKey) {
+        *lock(&self.attended).entry(key.clone()).or_default() += 1;
+    }
+
+    fn count_out(&self, key: &CallKey) {
+        let mut attended = lock(&self.attended);
+        if let Some(count) = attended.get_mut(key) {
+            *count -= 1;
+            if *count == 0 {
+                attended.remove(key);
+            }
+        }
+        drop(attended);
+        self.gone.notify_waiters();
     }
 
     /// The client of a call has come with an answer.
@@ -93,6 +137,7 @@ pub(super) struct Attended {
 
 impl Attended {
     pub(super) fn new(front: &Arc<Front>, key: CallKey, waiting: Waiting) -> Self {
+        front.modern.broken.count_in(&key);
         Self { front: Arc::clone(front), key, waiting, armed: true }
     }
 
@@ -135,6 +180,14 @@ impl Attended {
 
 impl Drop for Attended {
     fn drop(&mut self) {
+        self.leave();
+        self.front.modern.broken.count_out(&self.key);
+    }
+}
+
+impl Attended {
+    /// Unless the client has its answer, the call goes on without it for a while.
+    fn leave(&mut self) {
         if !self.armed || tokio::runtime::Handle::try_current().is_err() {
             return;
         }

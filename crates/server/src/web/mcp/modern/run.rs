@@ -17,7 +17,7 @@ use super::failure::{denied, missing_capability, status_of};
 use super::questions::{Question, Questions, nobody_to_ask};
 use super::reader::{Heard, Reader, Said};
 use super::state::{Place, Purpose, call_name};
-use super::upstream::{Upstream, owner};
+use super::upstream::{Upstream, has_ended, owner};
 use super::wire::{INTERNAL, RESOURCE_NOT_FOUND, meta};
 use super::{adopted, shape, tasks};
 use crate::mcp::logged::StreamName;
@@ -81,7 +81,10 @@ impl Run {
     ) -> Result<Self, McpFailure> {
         let owner = format!("{}\n{}", owner(visitor, front), asked.client_name());
         let key = CallKey { owner, digest: asked.digest };
-        let broken = front.modern.broken.take(&key);
+        let broken = match front.settings.mcp.modern.reissue_window.is_zero() {
+            true => None,
+            false => front.modern.broken.take_soon(&key).await,
+        };
         let (waiting, answered) = match (&asked.state, broken) {
             (Some(state), _) => gone_on(visitor, front, &asked, state).await?,
             (None, Some(waiting)) => (waiting, Vec::new()),
@@ -361,8 +364,28 @@ impl Run {
     }
 }
 
-/// A call that begins.
+/// How often a call begins at most: its upstream session may end before it has.
+const MOST_BEGINNINGS: usize = 3;
+
+/// A call that begins. If its upstream session ends meanwhile, its client can do nothing about it: the next
+/// one is made. Nothing was handed to a server then.
 async fn begun(
+    visitor: &Visitor,
+    front: &Arc<Front>,
+    asked: &Asked,
+    key: &CallKey,
+) -> Result<Waiting, McpFailure> {
+    for _ in 1..MOST_BEGINNINGS {
+        match begun_once(visitor, front, asked, key).await {
+            Ok(waiting) => return Ok(waiting),
+            Err(failure) if !has_ended(visitor, front, asked).await => return Err(failure),
+            Err(_) => {}
+        }
+    }
+    begun_once(visitor, front, asked, key).await
+}
+
+async fn begun_once(
     visitor: &Visitor,
     front: &Arc<Front>,
     asked: &Asked,

@@ -139,15 +139,27 @@ pub(super) fn owner(visitor: &Visitor, front: &Front) -> String {
     }
 }
 
+/// What the upstream session of a client is called.
+fn name_for(visitor: &Visitor, front: &Front, asked: &Asked) -> String {
+    let digest = Sha256::digest(format!("{}\n{}", owner(visitor, front), asked.client_name()));
+    let hex: String = digest.iter().take(20).map(|byte| format!("{byte:02x}")).collect();
+    format!("stateless-{hex}")
+}
+
+/// Whether the upstream session of a client has just ended, so that the next one may be made.
+pub(super) async fn has_ended(visitor: &Visitor, front: &Front, asked: &Asked) -> bool {
+    let Ok(id) = SessionId::parse(&name_for(visitor, front, asked)) else { return false };
+    let session = front.service.sessions().store().session(&id).await;
+    session.is_ok_and(|known| known.is_none_or(|record| !record.is_active()))
+}
+
 async fn own(
     visitor: &Visitor,
     front: &Front,
     asked: &Asked,
     client: &str,
 ) -> Result<Record, Denial> {
-    let digest = Sha256::digest(format!("{}\n{}", owner(visitor, front), asked.client_name()));
-    let hex: String = digest.iter().take(20).map(|byte| format!("{byte:02x}")).collect();
-    let name = format!("stateless-{hex}");
+    let name = name_for(visitor, front, asked);
     let id = SessionId::parse(&name).map_err(|_| Denial::NotFound)?;
     match front.service.mcp_session(visitor, &id).await {
         Err(Denial::NotFound | Denial::Ended(_)) => {
