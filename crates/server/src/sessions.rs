@@ -1,9 +1,10 @@
 //! All sessions of a server: where they are made, attached to, spoken to and ended. A session that
 //! is live has a driver; every other one is a row in the store.
 
+mod builder;
+
 use std::fmt;
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -11,82 +12,34 @@ use rejoin_core::log::{EntryKind, MessageDigest};
 use rejoin_core::page::Body;
 use rejoin_core::record::{About, Ending, Kind, Record, Transport};
 use rejoin_core::resume::Asked;
-use rejoin_core::session::{AttachRequest, Input, Interest, Publication, Published, Settings};
+use rejoin_core::session::{AttachRequest, Input, Interest, Publication, Published};
 use rejoin_core::state::{
     Attach, AttachRefused, Create, End, EnterRefused, Entered, Restore, RestoreRefused, Takeover,
     TokenUse,
 };
 use rejoin_core::{Epoch, LogId, Principal, ProcessId, SessionId, Timestamp};
-use rejoin_store::{Failure, Parked, Query, Store, Unavailable};
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use rejoin_store::{Failure, Query, Store, Unavailable};
+use tokio::sync::{mpsc, oneshot};
 
-use crate::agent::Agent;
 use crate::agents::AgentCounts;
 use crate::attachment::{Attachment, Line, Outgoing, WAITING_TELLS};
 use crate::clock::Clock;
 use crate::driver::{Command, Utterance};
 use crate::error::{AttachError, CreateError, EndError, PublishError};
-use crate::hook::{Claims, Lifecycle, SessionHook};
+use crate::hook::Lifecycle;
 use crate::mcp::Hubs;
 use crate::metrics::Metrics;
-use crate::series::{Sample, Series};
+use crate::series::Sample;
 use crate::service::WeakService;
-use crate::shared::{Agents, Drivers, Shared};
-use crate::tasks::Tasks;
-use crate::timeline::{Happening, Moment, Return, Timeline};
-use crate::watch::{Watch, Watches};
-use crate::{asking, outlet, random, reaper, series};
+use crate::shared::Shared;
+use crate::timeline::{Happening, Moment, Return};
+use crate::watch::Watch;
+use crate::{outlet, random, series};
+
+pub use self::builder::{Builder, ServerSettings};
 
 /// How long drivers, agents and hooks have to end when the server is closed.
 const LAST_CALLS: Duration = Duration::from_secs(5);
-
-/// How a server treats its sessions.
-#[derive(Clone, Debug)]
-pub struct ServerSettings {
-    /// What each live session runs under.
-    pub session: Settings,
-    /// What becomes of a client that is attached when another one comes.
-    pub takeover: Takeover,
-    /// How long an exported state is good.
-    pub state_ttl: Duration,
-    /// How long an agent is kept that has nothing to do and no client; at once if it is zero, as it
-    /// should be where starting one costs nothing.
-    pub agent_idle_ttl: Duration,
-    /// How long one is kept that has nothing to do while a client is attached; for as long as the
-    /// client is, if nothing is set. One that was let go is started again for work, not for company.
-    pub attended_idle_ttl: Option<Duration>,
-    /// How long whoever does the work of MCP sessions is kept without work, with a client or without.
-    pub mcp_idle_ttl: Duration,
-}
-
-impl Default for ServerSettings {
-    fn default() -> Self {
-        Self {
-            session: Settings::default(),
-            takeover: Takeover::Replace,
-            state_ttl: Duration::from_secs(24 * 60 * 60),
-            agent_idle_ttl: Duration::ZERO,
-            attended_idle_ttl: None,
-            mcp_idle_ttl: Duration::from_secs(60 * 60),
-        }
-    }
-}
-
-impl ServerSettings {
-    /// How long whoever does the work of such a session is kept without work.
-    pub(crate) fn idle_ttl(&self, kind: Kind, company: bool) -> Option<Duration> {
-        match kind {
-            Kind::Agent if company => self.attended_idle_ttl,
-            Kind::Agent => Some(self.agent_idle_ttl),
-            Kind::Mcp => Some(self.mcp_idle_ttl),
-        }
-    }
-
-    /// How long an ended session is remembered: until no credential of its can live any more.
-    pub fn remember_for(&self) -> Duration {
-        self.state_ttl.max(self.session.token_ttl)
-    }
-}
 
 /// A client that wants to be attached. Who it is has been established.
 #[derive(Clone, Debug)]
@@ -119,92 +72,10 @@ impl Drop for StopWhenDropped {
     }
 }
 
-/// What is put together before a server begins.
-pub struct Builder {
-    store: Arc<dyn Store>,
-    settings: ServerSettings,
-    clock: Clock,
-    hook: Option<Arc<dyn SessionHook>>,
-    agents: Agents,
-}
-
-impl Builder {
-    /// With these settings instead of the defaults.
-    #[must_use]
-    pub fn settings(mut self, settings: ServerSettings) -> Self {
-        self.settings = settings;
-        self
-    }
-
-    /// With this time line, which the store was opened under.
-    #[must_use]
-    pub fn clock(mut self, clock: Clock) -> Self {
-        self.clock = clock;
-        self
-    }
-
-    /// With a say in what becomes of sessions whose client has gone.
-    #[must_use]
-    pub fn hook(mut self, hook: impl SessionHook) -> Self {
-        self.hook = Some(Arc::new(hook));
-        self
-    }
-
-    /// With an agent that does the work.
-    #[must_use]
-    pub fn agent(mut self, agent: impl Agent) -> Self {
-        self.agents.agent = Some(Arc::new(agent));
-        self
-    }
-
-    /// With somebody who does the work of MCP sessions, such as a [`crate::mcp::Gateway`].
-    #[must_use]
-    pub fn mcp(mut self, agent: impl Agent) -> Self {
-        self.agents.mcp = Some(Arc::new(agent));
-        self
-    }
-
-    /// Begins: from now on deadlines are looked after. To be called inside a tokio runtime.
-    pub fn start(self) -> Result<Sessions, Unavailable> {
-        let shared = Arc::new(Shared {
-            store: self.store,
-            settings: self.settings,
-            clock: self.clock,
-            process: ProcessId::from_random(random::bytes()?),
-            hook: self.hook,
-            agents: self.agents,
-            agent_counts: Arc::default(),
-            claims: Claims::default(),
-            deadlines: Notify::new(),
-            tasks: Tasks::new(),
-            stop: watch::Sender::new(false),
-            drivers: Drivers::default(),
-            last_attachment: AtomicU64::new(0),
-            watches: Watches::default(),
-            metrics: Metrics::new(),
-            series: Series::default(),
-            timeline: Timeline::default(),
-            hubs: Hubs::default(),
-            service: OnceLock::new(),
-        });
-        shared.tasks.spawn(reaper::run(Arc::clone(&shared)));
-        let parked = shared.store.parked_at_start();
-        for Parked { id, generation } in &parked {
-            shared.noted(id, *generation, Happening::ParkedByRestart);
-        }
-        if shared.hook.is_some() && !parked.is_empty() {
-            shared.tasks.spawn(asking::ask_after_start(Arc::clone(&shared), parked));
-        }
-        let last = Arc::new(StopWhenDropped(Arc::clone(&shared)));
-        Ok(Sessions { shared, _last: last })
-    }
-}
-
 impl Sessions {
     /// Sessions that are kept in `store`.
     pub fn builder(store: Arc<dyn Store>) -> Builder {
-        let (settings, clock) = (ServerSettings::default(), Clock::start());
-        Builder { store, settings, clock, hook: None, agents: Agents::default() }
+        Builder::new(store)
     }
 
     /// Makes a session for a principal. `client` is what its client says of itself, as JSON.
@@ -515,11 +386,5 @@ impl Sessions {
 impl fmt::Debug for Sessions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.shared.fmt(f)
-    }
-}
-
-impl fmt::Debug for Builder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder").field("settings", &self.settings).finish_non_exhaustive()
     }
 }
