@@ -44,7 +44,7 @@ export class Events {
 
   /** @type {api.Sent[]} */
   all = [];
-  /** @type {api.Sent[]} what the table shows: all of them, or those of when it was stopped */
+  /** @type {api.Sent[]} what the table shows: those of the last drawing, or of when it was stopped */
   shown = this.all;
   total = 0;
   /** @type {string|null} */
@@ -112,7 +112,7 @@ export class Events {
     this.position = last.position;
     this.total += sent.filter(({ kind }) => kind === 'event').length; // a gap is none
     this.all.push(...sent);
-    if (this.all.length > KEPT * 2) this.all.splice(0, this.all.length - KEPT);
+    if (this.all.length > KEPT * 2) this.all = this.all.slice(-KEPT); // what is drawn stays until the next drawing
     this.told.arrived(last.seq);
     this.timer ||= setTimeout(() => this.draw(), REST);
   }
@@ -125,6 +125,7 @@ export class Events {
       this.held ? `${number(this.total - this.heldAt)} more since then` : several(this.total, 'event'),
     );
     if (this.held) return;
+    this.shown = this.all;
     this.rows.resize(this.shown.length);
     this.rows.toEnd();
   }

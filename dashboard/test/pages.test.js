@@ -20,6 +20,32 @@ describe('pages', { timeout: 60_000 }, () => {
     await server.end();
   });
 
+  it('draws a table of events whose oldest have gone since it was last drawn', async (t) => {
+    const page = await openTab(t, browser);
+    await page.goto(`${server.http}/`);
+    const last = await page.evaluate(async () => {
+      const { Events } = await import(/** @type {string} */ ('/assets/home/events.js'));
+      const nobody = () => {};
+      const events = new Events('none', { arrived: nobody, ended: nobody, failed: nobody });
+      document.body.append(events.element);
+      const sent = Array.from({ length: 4001 }, (_, n) => ({
+        kind: 'event',
+        seq: n + 1,
+        position: `${n + 1}`,
+        data: JSON.stringify({ event: 'agent.thinking', seq: n + 1, timestamp: '2026-11-16T11:00:00Z' }),
+      }));
+      events.take(sent.slice(0, 4000));
+      events.draw();
+      events.take(sent.slice(4000)); // more than are kept: the oldest go
+      events.rows.draw(); // as when somebody scrolls before the next drawing
+      events.draw();
+      const seqs = [...events.element.querySelectorAll('.rows .row:not([hidden]) .seq')];
+      events.close();
+      return Math.max(...seqs.map((cell) => Number(cell.textContent)));
+    });
+    assert.equal(last, 4001);
+  });
+
   for (const path of ['/', '/play']) {
     it(`${path} loads everything it needs and has nothing to complain about`, async (t) => {
       const page = await openTab(t, browser);
