@@ -59,7 +59,10 @@ impl<T> Lane<T> {
         poll_fn(|context| {
             self.get_on(context);
             match self.calls.pop_front() {
-                Some(Waiting { stage: Stage::Answered(answer), .. }) => Poll::Ready(answer),
+                Some(Waiting { stage: Stage::Answered(answer), .. }) => {
+                    self.give_back_room();
+                    Poll::Ready(answer)
+                }
                 Some(first) => {
                     self.calls.push_front(first);
                     Poll::Pending
@@ -68,6 +71,13 @@ impl<T> Lane<T> {
             }
         })
         .await
+    }
+
+    /// A session that is idle holds on to no memory for calls.
+    fn give_back_room(&mut self) {
+        if self.calls.is_empty() {
+            self.calls = VecDeque::new();
+        }
     }
 
     /// Lets the oldest call get on, and with it those right behind it that may be under way together.

@@ -15,6 +15,9 @@ use crate::hook::Lifecycle;
 /// Moments kept of one session; the oldest go.
 const OF_A_SESSION: usize = 64;
 
+/// How many more moments a session has room for when it runs out.
+const ROOM_AT_ONCE: usize = 2;
+
 /// Moments kept of all sessions; the oldest go.
 const OF_ALL: usize = 100_000;
 
@@ -129,6 +132,9 @@ impl Inner {
     fn note(&mut self, id: &SessionId, moment: Moment, of_a_session: usize, of_all: usize) {
         self.last_number += 1;
         let moments = self.sessions.entry(id.clone()).or_default();
+        if moments.len() == moments.capacity() {
+            moments.reserve_exact(ROOM_AT_ONCE); // most sessions have two, and there are many sessions
+        }
         moments.push_back((self.last_number, moment));
         if moments.len() > of_a_session {
             moments.pop_front();
