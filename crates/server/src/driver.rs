@@ -175,7 +175,7 @@ impl Driver {
         Box::new(Self {
             id: record.id().clone(),
             stop: shared.stop.subscribe(),
-            session: Session::new(record, shared.settings.session.clone()),
+            session: Session::new(record, Arc::clone(&shared.session_settings)),
             shared,
             commands,
             outlets: BTreeMap::new(),

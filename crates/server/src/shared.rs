@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rejoin_core::record::{Kind, Record};
-use rejoin_core::session::Input;
+use rejoin_core::session::{Input, Settings};
 use rejoin_core::state::{End, EndRefused};
 use rejoin_core::{AttachmentId, ProcessId, SessionId, Timestamp};
 use rejoin_store::{Failure, Store, Unavailable};
@@ -31,6 +31,8 @@ use crate::watch::Watches;
 pub(crate) struct Shared {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) settings: ServerSettings,
+    /// What live sessions run under, as the settings say: one for all of them.
+    pub(crate) session_settings: Arc<Settings>,
     pub(crate) clock: Clock,
     pub(crate) process: ProcessId,
     pub(crate) hook: Option<Arc<dyn SessionHook>>,

@@ -29,6 +29,7 @@ mod inbox;
 mod publish;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use attach::{AttachRequest, Confirmed, Interest, LeaveReason};
@@ -350,7 +351,8 @@ impl Default for Settings {
 /// A live session in this process.
 #[derive(Debug)]
 pub struct Session {
-    settings: Settings,
+    /// The same for every session of a server, and there once.
+    settings: Arc<Settings>,
     /// The session as the store last showed it, moved on by what the store has confirmed since.
     record: Record,
     /// Each in a box: a map has room for eleven where there is one.
@@ -364,9 +366,9 @@ pub struct Session {
 
 impl Session {
     /// The machine for a session that is as `record` says.
-    pub fn new(record: Record, settings: Settings) -> Self {
+    pub fn new(record: Record, settings: impl Into<Arc<Settings>>) -> Self {
         Self {
-            settings,
+            settings: settings.into(),
             ended: !record.is_active(),
             agent: AgentSide::default(),
             export: deadlines::Export::default(),

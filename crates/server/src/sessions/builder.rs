@@ -128,6 +128,7 @@ impl Builder {
     pub fn start(self) -> Result<Sessions, Unavailable> {
         let shared = Arc::new(Shared {
             store: self.store,
+            session_settings: Arc::new(self.settings.session.clone()),
             settings: self.settings,
             clock: self.clock,
             process: ProcessId::from_random(random::bytes()?),

@@ -134,7 +134,8 @@ impl Running {
             let queue = self.entries.as_ref().filter(|_| !self.waiting.is_empty());
             let room = async {
                 match queue {
-                    Some(queue) => queue.reserve().await,
+                    // In a box: it is rare, and every live session would have room for it.
+                    Some(queue) => Box::pin(queue.reserve()).await,
                     None => std::future::pending().await,
                 }
             };
