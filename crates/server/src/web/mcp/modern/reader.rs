@@ -9,9 +9,9 @@ use rejoin_core::{InSeq, Seq, SessionId, Timestamp};
 use rejoin_store::{PageLimit, Unavailable};
 use tokio::sync::watch as changes;
 
-use crate::mcp::logged::{Event, StreamName};
+use crate::mcp::Present;
+use crate::mcp::logged::{Event, StreamName, is_answered};
 use crate::mcp::message::Message;
-use crate::mcp::{Book, Present};
 use crate::service::Phase;
 use crate::watch::Watch;
 use crate::web::Front;
@@ -138,11 +138,19 @@ impl Reader {
         if !self.misses {
             return false;
         }
+        self.was_answered(in_seq).await && self.is_at_head().await
+    }
+
+    /// Whether an entry is dealt with.
+    pub(super) async fn was_answered(&self, in_seq: InSeq) -> bool {
         let store = self.front.service.sessions().store();
-        let Ok(Some(record)) = store.session(&self.session).await else { return false };
-        let snapshot = store.snapshot(&self.session).await.ok().flatten();
-        let book = Book::from_body(snapshot.as_ref().map(|snapshot| &snapshot.body));
-        record.head <= self.cursor && (in_seq <= record.covered || book.is_answered(in_seq))
+        is_answered(&**store, &self.session, in_seq).await.unwrap_or(false)
+    }
+
+    /// Whether everything has been read.
+    async fn is_at_head(&self) -> bool {
+        let record = self.front.service.sessions().store().session(&self.session).await;
+        record.ok().flatten().is_some_and(|record| record.head <= self.cursor)
     }
 }
 
