@@ -4,11 +4,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rejoin_core::page::{Page, StoredEvent};
-use rejoin_core::record::Record;
+use rejoin_core::record::{Ending, Record, Status};
 use rejoin_core::{InSeq, Seq, SessionId, Timestamp};
 use rejoin_store::{PageLimit, Unavailable};
 use tokio::sync::watch as changes;
 
+use super::execution::Execution;
 use crate::mcp::Present;
 use crate::mcp::logged::{Event, StreamName, is_answered};
 use crate::mcp::message::Message;
@@ -41,6 +42,13 @@ pub(super) struct Said {
     pub(super) answers: Option<InSeq>,
     /// Nothing if a request ended without an answer.
     pub(super) message: Option<Message>,
+}
+
+impl Said {
+    /// Whether it answers a call. Of two sessions that became one the entries have the same numbers.
+    pub(super) fn ends(&self, call: &Execution) -> bool {
+        self.answers == Some(call.in_seq) && self.stream == call.stream
+    }
 }
 
 /// What a reader comes upon.
@@ -122,6 +130,20 @@ impl Reader {
         }
     }
 
+    /// If the client has gone over to another session, what it still waits for is said there: goes on with
+    /// all of that one's log. Says whether it has.
+    pub(super) async fn follow(&mut self) -> bool {
+        let sessions = self.front.service.sessions();
+        let ended = sessions.store().session(&self.session).await;
+        let ending = ended.ok().flatten().map(|record| record.status);
+        let Some(Status::Ended { ending: Ending::Restored { to }, .. }) = ending else {
+            return false;
+        };
+        let Ok(Some(record)) = sessions.store().session(&to).await else { return false };
+        *self = Self::attached(&Arc::clone(&self.front), &record, record.oldest.previous()).await;
+        true
+    }
+
     async fn read(&self) -> Result<Option<Page>, Unavailable> {
         let store = self.front.service.sessions().store();
         store.read(&self.session, self.cursor, PageLimit::default()).await
@@ -131,6 +153,13 @@ impl Reader {
     async fn kept(&self) -> Result<Vec<StoredEvent>, Unavailable> {
         let store = self.front.service.sessions().store();
         store.read_kept(&self.session, self.cursor, PageLimit::default()).await
+    }
+
+    /// The client has an answer: it waits for nobody any more.
+    pub(super) fn note_fetched(&self, seq: Seq) {
+        if self.front.settings.mcp.session_tools {
+            self.front.service.sessions().hubs().fetched(&self.session, seq);
+        }
     }
 
     /// Whether the answer to an entry, which was not found on the way to the head, is gone.

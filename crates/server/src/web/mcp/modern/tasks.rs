@@ -165,7 +165,8 @@ async fn looked_up(front: &Arc<Front>, place: &Place, record: &Record) -> Option
     let was_answered = reader.was_answered(*in_seq).await; // if so, its answer is found below
     let (mut updated, mut message, mut questions) = (place.at, None, Vec::<Question>::new());
     while let Ok(Some(said)) = reader.look().await {
-        if said.answers == Some(*in_seq) {
+        if said.ends(&place.execution) {
+            reader.note_fetched(said.seq);
             let status = ended(said.message.as_ref());
             return Some(Looked { status, updated: said.at, message: None });
         }
