@@ -115,6 +115,7 @@ pub async fn append(
         events,
         snapshot: None,
         covers: None,
+        answered: Vec::new(),
         named: false,
         key: None,
         now: NOW,

@@ -150,8 +150,17 @@ impl Disk {
     }
 
     pub(crate) fn entries(&self, id: &SessionId, after: InSeq) -> Vec<StoredEntry> {
+        self.entries_up_to(id, after, 3)
+    }
+
+    /// All that no agent has dealt with.
+    pub(crate) fn waiting(&self, id: &SessionId) -> Vec<StoredEntry> {
+        self.entries_up_to(id, InSeq::ZERO, usize::MAX)
+    }
+
+    fn entries_up_to(&self, id: &SessionId, after: InSeq, limit: usize) -> Vec<StoredEntry> {
         let Some(session) = self.sessions.get(id) else { return Vec::new() };
-        let entries = session.inbox.after(after).take(3).map(|(in_seq, entry)| StoredEntry {
+        let entries = session.inbox.after(after).take(limit).map(|(in_seq, entry)| StoredEntry {
             in_seq,
             kind: entry.kind,
             at: entry.at,

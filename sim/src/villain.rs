@@ -73,6 +73,7 @@ pub(crate) fn try_session(
                 }],
                 snapshot: None,
                 covers: None,
+                answered: Vec::new(),
                 named: false,
                 key: None,
                 now,

@@ -159,6 +159,20 @@ fn it_says_where_it_listens_and_where_its_data_is() {
 }
 
 #[test]
+fn measurements_can_be_left_to_administrators() {
+    let data = directory();
+    let keys = data.path().join("rejoin.toml");
+    let file =
+        "metrics_access = 'admin'\n[[api_keys]]\nname = 'a'\nprincipal = 'a'\nkey_env = 'KEY'\n";
+    std::fs::write(&keys, file).expect("the file is written");
+    let mut command = rejoin(&data.path().join("data"));
+    command.arg("--config").arg(&keys).env("KEY", "k".repeat(32));
+    let closed = start(command);
+    assert!(closed.get("/metrics").starts_with("HTTP/1.1 401"));
+    assert!(closed.get("/healthz").starts_with("HTTP/1.1 200"));
+}
+
+#[test]
 fn it_stops_in_order_on_sigterm_and_starts_again_on_its_data() {
     let data = directory();
     for signal in ["-TERM", "-INT"] {

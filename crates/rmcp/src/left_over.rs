@@ -35,10 +35,9 @@ impl LeftOver {
     pub(crate) async fn of(
         sessions: &Sessions,
         record: &Record,
-        book: &Book,
     ) -> Result<VecDeque<Self>, Unavailable> {
         let entries = sessions.store().entries(record.id(), record.covered, REQUESTS_LEFT).await?;
-        let unanswered = entries.into_iter().filter(|entry| !book.is_answered(entry.in_seq));
+        let unanswered = entries.into_iter();
         Ok(unanswered.filter_map(|entry| Self::from(entry.in_seq, &entry.body)).collect())
     }
 

@@ -100,10 +100,10 @@ impl DurableSessionManager {
         let store = self.sessions().store();
         let snapshot = store.snapshot(record.id()).await?;
         let book = Book::from_body(snapshot.as_ref().map(|snapshot| &snapshot.body));
-        let left_over = LeftOver::of(self.sessions(), record, &book).await?;
+        let left_over = LeftOver::of(self.sessions(), record).await?;
         let (way, from_client) = mpsc::channel(WAITING_MESSAGES);
         let Some(place) = self.live.take(record.id(), way) else { return Ok(None) };
-        let keeping = Keeping::from(book, record.covered);
+        let keeping = Keeping::from(book);
         Ok(Some(self.worker(record, place, from_client, keeping, left_over)))
     }
 

@@ -78,7 +78,7 @@ impl SessionStore for DurableSessionStore {
             return Ok(());
         }
         let params = to_raw_value(&state.initialize_params)?;
-        let mut keeping = Keeping::from(book, record.covered);
+        let mut keeping = Keeping::from(book);
         keeping.change().handshake = Some(Handshake { params, result: RawValue::NULL.to_owned() });
         let publication = Publication { state: keeping.write().state, ..Publication::default() };
         self.sessions.publish(record.id(), publication).await?;

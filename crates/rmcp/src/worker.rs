@@ -336,8 +336,9 @@ impl SessionWorker {
         let written = self.keeping.write();
         let answers = |body: &Body| Event::from_body(body).is_some_and(|it| it.answers.is_some());
         let results = events.iter().any(answers);
-        let (state, in_seq) = (written.state, written.in_seq);
-        let publication = Publication { events, results, state, in_seq, key: None };
+        let (state, answered) = (written.state, written.answered);
+        let (in_seq, key) = (None, None);
+        let publication = Publication { events, results, state, in_seq, answered, key };
         self.sessions.publish(&self.session, publication).await?;
         Ok(())
     }

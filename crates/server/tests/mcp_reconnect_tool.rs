@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::mcp::{Peer, request, until_covered};
+use common::mcp::{Peer, posting, request, until_covered};
 use common::until;
 use common::web::{Setup, Web, later, word};
 use rejoin::core::SessionId;
@@ -194,4 +194,54 @@ async fn what_the_callers_own_session_had_is_dropped() {
     assert_eq!(recalled["content"][0]["text"], "There are no notes.");
     let own = SessionId::parse(&peer.session).unwrap();
     until(async || !web.store.session(&own).await.unwrap().unwrap().is_active()).await;
+}
+
+/// A call of alice's over the revision without sessions; says what the tool answers.
+async fn stateless(web: &Web, tool: &str, arguments: Value) -> Value {
+    const REVISION: &str = "2026-07-28";
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": REVISION,
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": { "name": "stateless", "version": "1" },
+    });
+    let params = json!({ "name": tool, "arguments": arguments, "_meta": meta });
+    let call = posting(web.post("/mcp"), &request(1, "tools/call", params)).by("alice");
+    let call = call.header("mcp-protocol-version", REVISION).header("mcp-method", "tools/call");
+    call.header("mcp-name", tool).send().await.expect(200)["result"].clone()
+}
+
+#[tokio::test]
+async fn a_stateless_client_goes_over_to_a_session_and_is_told_so() {
+    let web = serve().await;
+    let lost = Peer::begin_as(&web, NEWEST, Some("alice")).await;
+    let token = token(&lost).await;
+    for (id, note) in (2..).zip(["a", "b", "c"]) {
+        call(&lost, id, "remember", json!({ "note": note })).await;
+    }
+    stateless(&web, "remember", json!({ "note": "mine" })).await;
+    let arguments = json!({ "session_id": lost.session, "reconnect_token": token });
+    let result = stateless(&web, "reconnect_session", arguments).await;
+    let told: Value = serde_json::from_str(&word(&result["content"][0]["text"])).unwrap();
+    let expected = json!({
+        "success": true, "message": "Session reconnected successfully",
+        "session_id": lost.session, "reconnect_count": 1, "waiting": [],
+    });
+    assert_eq!(told, expected);
+    let recalled = stateless(&web, "recall", json!({})).await;
+    assert_eq!(
+        recalled["content"][0]["text"],
+        call(&lost, 9, "recall", json!({})).await["content"][0]["text"]
+    );
+}
+
+#[tokio::test]
+async fn what_a_stateless_client_has_been_given_waits_for_it_no_more() {
+    let web = serve().await;
+    let about = stateless(&web, "recall", json!({})).await["_meta"]["rejoin/session"].clone();
+    stateless(&web, "remember", json!({ "note": "a" })).await;
+    let arguments =
+        json!({ "session_id": about["session_id"], "reconnect_token": about["reconnect_token"] });
+    let result = stateless(&web, "reconnect_session", arguments).await;
+    let told: Value = serde_json::from_str(&word(&result["content"][0]["text"])).unwrap();
+    assert_eq!((&told["success"], &told["waiting"]), (&json!(true), &json!([])));
 }

@@ -143,6 +143,32 @@ async fn a_request_whose_headers_or_envelope_are_wrong_is_refused_before_anythin
 }
 
 #[tokio::test]
+async fn what_a_client_wants_to_hear_of_must_be_said_rightly() {
+    let fake = Fake::new();
+    let web = fake.serve(Setup::open()).await;
+    let client = Client::of(&web);
+    let listens = |params: Value| client.asks("subscriptions/listen", params);
+    for wrong in [
+        json!({ "resourceSubscriptions": "file:///a" }),
+        json!({ "resourceSubscriptions": [1] }),
+        json!({ "resourceSubscriptions": null }),
+        json!({ "resourceSubscriptions": { "uri": "file:///a" } }),
+        json!({ "toolsListChanged": "yes", "resourceSubscriptions": [] }),
+        json!(["toolsListChanged"]),
+        json!(null),
+    ] {
+        let refused = listens(json!({ "notifications": wrong })).send().await.expect(400);
+        assert_eq!((&refused["error"]["code"], &refused["id"]), (&json!(-32602), &json!(7)));
+    }
+    assert_eq!(listens(json!({})).send().await.expect(400)["error"]["code"], -32602);
+    assert_eq!(servers(&fake), 0, "nothing was started for it");
+    let mut right = listens(json!({ "notifications": {} })).stream().await;
+    assert_eq!(right.status, 200);
+    let told = right.message().await.data;
+    assert_eq!(told["method"], "notifications/subscriptions/acknowledged");
+}
+
+#[tokio::test]
 async fn the_server_gets_the_request_as_it_came_without_the_envelope() {
     let fake = Fake::new();
     let web = fake.serve(Setup::open()).await;

@@ -13,14 +13,27 @@ pub(super) struct Agent {
 }
 
 impl Agent {
-    /// It is handed messages: each once, none left out.
-    pub(super) fn take(&mut self, entries: Vec<StoredEntry>) {
+    /// It is handed messages: each once, none left out but those that were answered before.
+    pub(super) fn take(&mut self, entries: Vec<StoredEntry>, waiting: &[StoredEntry]) {
         for entry in entries {
-            let (next, came) = (self.handed.next(), entry.in_seq);
-            assert_eq!(came, next, "P12: the agent is handed message {came} in place of {next}");
+            let (last, came) = (self.handed, entry.in_seq);
+            assert!(came > last, "P12: the agent is handed message {came} after {last}");
+            let left_out = waiting.iter().find(|other| last < other.in_seq && other.in_seq < came);
+            assert_eq!(left_out, None, "P12: the agent is handed message {came} after {last}");
             self.handed = came;
             self.entries.push_back(entry);
         }
+    }
+
+    /// It is done with the second message in its hands before it is done with the first.
+    fn answer_second(&mut self) -> Option<Publication> {
+        let second = self.entries.remove(1)?;
+        let word = String::from_utf8_lossy(&second.body).into_owned();
+        Some(Publication {
+            events: vec![format!("done {word}").into_bytes().into()],
+            answered: vec![second.in_seq],
+            ..Publication::default()
+        })
     }
 }
 
@@ -82,10 +95,14 @@ impl Server {
         if agent.waits {
             return;
         }
+        let early = agent.entries.len() > 1 && around.random.one_in(4);
+        let early = if early { agent.answer_second() } else { None };
         let Some(entry) = agent.entries.front() else { return };
         let says = 1 + (entry.in_seq.get() % 3) as u32;
         let word = String::from_utf8_lossy(&entry.body).into_owned();
-        let publication = if agent.said < says {
+        let publication = if let Some(publication) = early {
+            publication
+        } else if agent.said < says {
             agent.said += 1;
             let event = format!("{} of {word} ({})", agent.said, around.random.next());
             Publication { events: vec![event.into_bytes().into()], ..Publication::default() }

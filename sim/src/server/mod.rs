@@ -249,7 +249,7 @@ impl Server {
             Output::Hand(entries) => {
                 let agent = self.sessions.get_mut(id).and_then(|live| live.agent.as_mut());
                 if let Some(agent) = agent {
-                    agent.take(entries);
+                    agent.take(entries, &around.disk.waiting(id));
                 }
             }
             Output::StopAgent => {

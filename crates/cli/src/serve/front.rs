@@ -8,14 +8,14 @@ use anyhow::{Context as _, Result};
 use axum::Router;
 use axum::http::StatusCode;
 use rejoin::service::{Service, ServiceSettings};
-use rejoin::web::{self, AllowList, Allowed, McpSettings, ModernSettings, WebSettings};
+use rejoin::web::{self, AllowList, Allowed, McpSettings, MetricsFor, ModernSettings, WebSettings};
 
 use super::health::{self, Health};
 use super::opening::log_bounds;
 use super::pages;
 use crate::access;
 use crate::listener::Listener;
-use crate::settings::{Access, Config, ModernUpstream, Settings, StaleStatus};
+use crate::settings::{Access, Config, MetricsAccess, ModernUpstream, Settings, StaleStatus};
 
 /// How long a connection may take to finish its last answer.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -70,6 +70,10 @@ fn web_settings(config: &Config) -> WebSettings {
         reconnect_backoff: settings.reconnect_backoff.clone(),
         max_reconnect_attempts: settings.max_reconnect_attempts,
         sse_keep_alive: settings.sse_keep_alive,
+        metrics: match settings.metrics_access {
+            MetricsAccess::Open => MetricsFor::Anybody,
+            MetricsAccess::Admin => MetricsFor::Administrators,
+        },
         mcp: mcp_settings(config),
     }
 }

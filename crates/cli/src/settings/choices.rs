@@ -75,6 +75,15 @@ choice! {
     }
 }
 choice! {
+    /// Who may read `/metrics`.
+    MetricsAccess {
+        /// Whoever can reach the server.
+        Open = "open",
+        /// Administrators; where there is no authentication, callers on the same machine.
+        Admin = "admin",
+    }
+}
+choice! {
     /// How a stateless client's calls use a stateful MCP server.
     ModernUpstream {
         /// One upstream session for each principal and client name.

@@ -36,7 +36,9 @@ use std::collections::BTreeMap;
 
 pub(crate) use access::{Access, ApiKey, Jwt, JwtKey, is_principal};
 pub(crate) use check_config::check_config;
-pub(crate) use choices::{LogFormat, ModernUpstream, OnDisconnect, StaleStatus, Takeover};
+pub(crate) use choices::{
+    LogFormat, MetricsAccess, ModernUpstream, OnDisconnect, StaleStatus, Takeover,
+};
 pub(crate) use flags::Flags;
 pub(crate) use problem::{Origin, Problems};
 pub(crate) use remote::{HttpUrl, Program, StoreChoice};

@@ -2,7 +2,9 @@
 //! variables (`REJOIN_SESSION_TTL`), the defaults, `--help`, `docs/configuration.md` and
 //! `rejoin check-config`. The doc comments are what users read.
 
-use super::choices::{AuthMode, LogFormat, ModernUpstream, OnDisconnect, StaleStatus, Takeover};
+use super::choices::{
+    AuthMode, LogFormat, MetricsAccess, ModernUpstream, OnDisconnect, StaleStatus, Takeover,
+};
 use super::define::DefaultValue::{Absent, Computed, Text};
 use super::define::{Setting, optional, settings};
 use super::headers::Headers;
@@ -121,6 +123,9 @@ settings! {
     auth: Maybe<AuthMode> = Absent("api_keys once there are any, else none");
     /// Lets anybody in when listening beyond loopback without authentication.
     insecure_no_auth: Switch = Text("false");
+    /// Who may read `/metrics`: whoever can reach the server (`open`), or callers with an `admin` key
+    /// (`admin`); without authentication that means callers on the same machine.
+    metrics_access: MetricsAccess = Text("open");
 }
 
 "Lifecycle hook" {

@@ -1,7 +1,7 @@
 //! What a session has been given under an id before, so that it may be sent again after a drop without
 //! fear: messages by their clients, publications by their backends.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -108,10 +108,10 @@ impl<T> Default for Ids<T> {
 }
 
 impl Seen {
-    /// Forgets those that were entered after `in_seq`, so that they can be entered again.
-    pub fn forget_after(&mut self, in_seq: InSeq) {
+    /// Forgets those of these entries, so that they can be entered again.
+    pub fn forget(&mut self, entries: &BTreeSet<InSeq>) {
         let Some(ids) = &mut self.ids else { return };
-        ids.by_id.retain(|_, message| message.in_seq <= in_seq);
+        ids.by_id.retain(|_, message| !entries.contains(&message.in_seq));
         ids.in_order.retain(|id| ids.by_id.contains_key(id));
     }
 }

@@ -23,8 +23,18 @@ pub struct Publication {
     pub state: Option<Body>,
     /// Entries up to this one are dealt with.
     pub in_seq: Option<InSeq>,
+    /// Entries that are dealt with one by one, whatever waits before them: for an agent that works on
+    /// several at once.
+    pub answered: Vec<InSeq>,
     /// What it is known by, if it may be sent again: it is published once.
     pub key: Option<MessageDigest>,
+}
+
+impl Publication {
+    /// Whether it says of any entry that it is dealt with.
+    fn names_entries(&self) -> bool {
+        self.in_seq.is_some() || !self.answered.is_empty()
+    }
 }
 
 /// Events that exist now.
@@ -248,7 +258,7 @@ impl Session {
         }
         if let Some(running) = &mut self.agent.running {
             running.spoken = true;
-            if publication.in_seq.is_some() {
+            if publication.names_entries() {
                 running.covering = Covering::Named;
             }
         }
@@ -274,8 +284,9 @@ impl Session {
         }
         let first = self.record.head.next();
         let events = Vec::with_capacity(self.agent.waiting.len());
-        let (snapshot, covers, named, key) = (None, None, false, None);
-        let mut append = Append { term, first, events, snapshot, covers, named, key, now };
+        let (snapshot, covers, answered, named, key) = (None, None, Vec::new(), false, None);
+        let mut append =
+            Append { term, first, events, snapshot, covers, answered, named, key, now };
         let mut bytes = 0;
         self.agent.in_flight.reserve(self.agent.waiting.len());
         while bytes < limits::APPEND_BYTES
@@ -284,13 +295,14 @@ impl Session {
             && let Some(Said { ticket, publication }) = self.agent.next_said()
         {
             let begin = first.plus(append.events.len() as u64);
+            append.named |= ticket.is_some() && publication.names_entries();
             bytes += publication.events.iter().map(|body| body.len()).sum::<usize>();
             let events = publication.events.into_iter();
             let weigh = if publication.results { Weight::result } else { Weight::passing };
             append.events.extend(events.map(|body| NewEvent { weight: weigh(body.len()), body }));
             append.snapshot = publication.state.map(|body| NewSnapshot { size: size(&body), body });
             append.covers = append.covers.max(publication.in_seq);
-            append.named |= ticket.is_some() && publication.in_seq.is_some();
+            append.answered.extend(publication.answered);
             append.key = publication.key;
             let last = first.plus(append.events.len() as u64).previous();
             self.agent.in_flight.push(Receipt { ticket, first: begin, last });

@@ -46,6 +46,8 @@ pub struct Append<B> {
     pub snapshot: Option<NewSnapshot<B>>,
     /// Entries up to here are dealt with. It only grows; less than before changes nothing.
     pub covers: Option<InSeq>,
+    /// Entries that are dealt with one by one, whatever waits before them.
+    pub answered: Vec<InSeq>,
     /// Whether the agent itself said so, and it was not only handed the next one.
     pub named: bool,
     /// What it is known by, if it may be sent again: it is appended once.
@@ -191,17 +193,21 @@ impl<B> SessionState<B> {
         if let Some(before) = self.check_append(&append)? {
             return Ok(before);
         }
+        let names_some = append.covers.is_some() || !append.answered.is_empty();
         for NewEvent { weight, body } in append.events {
             self.out.push(Held { at: append.now, weight, body });
         }
         if let Some(in_seq) = append.covers {
             self.inbox.cover(in_seq);
         }
+        for in_seq in append.answered {
+            self.inbox.answer(in_seq);
+        }
         if let Some(digest) = append.key {
             self.remember_key(digest, append.first, append.now);
         }
         let (head, covered) = (self.out.head(), self.inbox.covered());
-        self.vitals.named |= append.named && append.covers.is_some();
+        self.vitals.named |= append.named && names_some;
         let mark = SnapshotMark { seq: head, in_seq: covered, at: append.now };
         let snapshot = append.snapshot.map(|NewSnapshot { size, body }| {
             self.snapshot = Some(Snapshot { mark, size, body });

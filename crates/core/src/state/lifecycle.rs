@@ -7,7 +7,7 @@ use super::{SessionState, Snapshot, Stale, Tokens, Vitals};
 use crate::ids::LogId;
 use crate::limits;
 use crate::log::{Inbox, OutLog, Seen, SeenKeys};
-use crate::position::{Epoch, Generation, Term};
+use crate::position::{Epoch, Generation, InSeq, Term};
 use crate::record::{About, Ending, Status};
 use crate::time::Timestamp;
 
@@ -127,13 +127,12 @@ impl<B> SessionState<B> {
         }
         let forget_at = end.now + end.remember_for;
         self.close(end.ending.clone(), end.now, forget_at);
-        let covered = self.inbox.covered();
         let contents = self.take_contents();
         if end.ending.is_restorable() {
             // A client may yet go on from a snapshot and send again what it got no answer for: what
             // was dealt with is known then, what went with the in log can be entered anew.
             self.seen = contents.seen;
-            self.seen.forget_after(covered);
+            self.seen.forget(&contents.inbox.after(InSeq::ZERO).map(|(n, _)| n).collect());
         }
         Ok(())
     }

@@ -206,7 +206,8 @@ impl Changes for Stored {
         let events = numbered
             .map(|text| NewEvent { weight: Weight::passing(10), body: body(&text) })
             .collect();
-        Append { term, first, events, snapshot: None, covers: None, named: false, key: None, now }
+        let (snapshot, covers, answered, named, key) = (None, None, Vec::new(), false, None);
+        Append { term, first, events, snapshot, covers, answered, named, key, now }
     }
 
     fn held(&self) -> Vec<u64> {

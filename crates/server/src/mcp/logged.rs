@@ -9,11 +9,23 @@ use std::fmt;
 use std::net::IpAddr;
 
 use rejoin_core::page::Body;
-use rejoin_core::{InSeq, ProcessId};
+use rejoin_core::{InSeq, ProcessId, SessionId};
+use rejoin_store::{Store, Unavailable};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::message::Message;
+
+/// Whether a request is dealt with: it waits in the in log no more. Its answer was in the out log before
+/// this is true.
+pub(crate) async fn is_answered(
+    store: &dyn Store,
+    session: &SessionId,
+    in_seq: InSeq,
+) -> Result<bool, Unavailable> {
+    let waiting = store.entries(session, in_seq.previous(), 1).await?;
+    Ok(waiting.first().is_none_or(|next| next.in_seq != in_seq))
+}
 
 /// Names one stream of a session: the answer to one POST, or the stream that a GET opens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -62,7 +62,7 @@ pub enum NoMessage {
 struct Shape<'a> {
     #[serde(borrow)]
     jsonrpc: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "present")]
     id: Option<&'a RawValue>,
     #[serde(borrow)]
     method: Option<Cow<'a, str>>,
@@ -74,7 +74,7 @@ struct Shape<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// A `null` that is there is a result, unlike none.
+/// A `null` that is there is something, unlike none.
 fn present<'de: 'a, 'a, D: serde::Deserializer<'de>>(
     from: D,
 ) -> Result<Option<&'a RawValue>, D::Error> {
@@ -104,6 +104,12 @@ impl RequestId {
         &self.0
     }
 
+    /// Whether it is a string or a number without a fraction.
+    fn is_text_or_whole(&self) -> bool {
+        let number = || self.0.parse().is_ok_and(|number: f64| number.fract() == 0.0);
+        self.0.starts_with('"') || number()
+    }
+
     /// The number that it is, if it is one of ours.
     pub(crate) fn as_number(&self) -> Option<u64> {
         self.0.parse().ok()
@@ -130,6 +136,14 @@ impl Message {
             })?;
         let kind = shape.kind()?;
         Ok(Self { text: text.into(), kind })
+    }
+
+    /// Reads one message of a client, of whom more is asked than of servers: what it wants an answer to, or
+    /// answers, has an id.
+    pub(crate) fn of_client(text: &str) -> Result<Self, NoMessage> {
+        let message = Self::parse(text)?;
+        message.shape().check_id(&message.kind)?;
+        Ok(message)
     }
 
     /// What it is.
@@ -230,7 +244,8 @@ impl Shape<'_> {
         if self.jsonrpc.as_deref() != Some("2.0") {
             return Err(NoMessage::Invalid("`jsonrpc` must be \"2.0\""));
         }
-        let id = match self.id.map(|raw| RequestId::parse(raw.get())) {
+        let id = self.id.filter(|raw| raw.get() != "null");
+        let id = match id.map(|raw| RequestId::parse(raw.get())) {
             Some(None) => return Err(NoMessage::Invalid("`id` must be a string or a number")),
             Some(Some(id)) => Some(id),
             None => None,
@@ -246,6 +261,21 @@ impl Shape<'_> {
                 Ok(Kind::Response { id, failed: error })
             }
             _ => Err(NoMessage::Invalid("it must have a method, a result or an error")),
+        }
+    }
+
+    fn check_id(&self, kind: &Kind) -> Result<(), NoMessage> {
+        match kind {
+            Kind::Request { id, .. } if !id.is_text_or_whole() => {
+                Err(NoMessage::Invalid("`id` must be a string or an integer"))
+            }
+            Kind::Notification { .. } if self.id.is_some() => {
+                Err(NoMessage::Invalid("`id` must not be null; a notification has none"))
+            }
+            Kind::Response { id: None, failed: false } => {
+                Err(NoMessage::Invalid("a result must have the `id` of what it answers"))
+            }
+            Kind::Request { .. } | Kind::Notification { .. } | Kind::Response { .. } => Ok(()),
         }
     }
 }

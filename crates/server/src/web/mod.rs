@@ -32,8 +32,10 @@ use rejoin_core::record::Record;
 pub use gate::{AllowList, Allowed, gate};
 pub use mcp::{McpSettings, ModernSettings, ModernUpstream};
 
+use self::answer::Failure;
+use self::visitor::Nearby;
 use crate::access::Authenticate;
-use crate::service::Service;
+use crate::service::{Denial, Service};
 
 /// How the web side treats its clients.
 #[derive(Clone, Debug)]
@@ -51,8 +53,20 @@ pub struct WebSettings {
     pub max_reconnect_attempts: u32,
     /// A stream of events that has nothing to say says so this often.
     pub sse_keep_alive: Duration,
+    /// Who may read `/metrics`.
+    pub metrics: MetricsFor,
     /// How MCP clients are treated.
     pub mcp: McpSettings,
+}
+
+/// Who may read `/metrics`, which tells no session and no secret, but how much goes on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MetricsFor {
+    /// Whoever can reach the server.
+    #[default]
+    Anybody,
+    /// Callers with an administrator's credential; where there is no authentication, those on this machine.
+    Administrators,
 }
 
 impl Default for WebSettings {
@@ -64,6 +78,7 @@ impl Default for WebSettings {
             reconnect_backoff: rejoin_core::limits::BACKOFF.to_vec(),
             max_reconnect_attempts: rejoin_core::limits::MAX_ATTEMPTS,
             sse_keep_alive: Duration::from_secs(15),
+            metrics: MetricsFor::default(),
             mcp: McpSettings::default(),
         }
     }
@@ -113,8 +128,24 @@ pub(crate) fn record_view(record: &Record, now: Timestamp) -> serde_json::Value 
     api::record_view(record, now)
 }
 
-/// What was counted, for Prometheus.
-async fn metrics(State(front): State<Arc<Front>>) -> Response {
+/// What was counted, for Prometheus. Whoever asks for it may have to be allowed to.
+async fn metrics(
+    State(front): State<Arc<Front>>,
+    visitor: Result<Nearby, Failure>,
+) -> Result<Response, Failure> {
+    match front.settings.metrics {
+        MetricsFor::Anybody => {}
+        MetricsFor::Administrators => {
+            let Nearby(visitor) = visitor?;
+            if !visitor.caller.admin && !front.settings.open {
+                return Err(Denial::Forbidden.into());
+            }
+        }
+    }
+    Ok(counted(&front).await)
+}
+
+async fn counted(front: &Front) -> Response {
     match front.service.sessions().metrics().await {
         Ok(text) => {
             let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -58,14 +58,18 @@ impl Request {
         Self { body: body.clone(), ..self.header("content-length", &body.len().to_string()) }
     }
 
-    async fn write(&self, version: &str) -> BufReader<TcpStream> {
-        let mut socket = TcpStream::connect(self.address).await.unwrap();
+    /// What goes over the socket.
+    pub fn to_bytes(&self, version: &str) -> Vec<u8> {
         let mut text = format!("{} {} {version}\r\n", self.method, self.path);
         for (name, value) in &self.headers {
             text += &format!("{name}: {value}\r\n");
         }
-        text += "connection: close\r\n\r\n";
-        let whole = [text.as_bytes(), &self.body].concat();
+        [text.as_bytes(), b"\r\n", &self.body].concat()
+    }
+
+    async fn write(&self, version: &str) -> BufReader<TcpStream> {
+        let mut socket = TcpStream::connect(self.address).await.unwrap();
+        let whole = self.clone().header("connection", "close").to_bytes(version);
         let _ = socket.write_all(&whole).await; // who refuses a body may close while it is sent
         BufReader::new(socket)
     }

@@ -101,8 +101,9 @@ impl Writer {
             return Ok(AppendDone { appended: before, emptied: Vec::new() });
         }
 
-        let Append { term, first, mut events, snapshot, covers, named, key, now } = append;
-        let replaces = covers.is_some() || snapshot.is_some();
+        let Append { term, first, mut events, snapshot, covers, answered, named, key, now } =
+            append;
+        let replaces = covers.is_some() || !answered.is_empty() || snapshot.is_some();
         batch.touch(slot, session, if replaces { Touches::Inbox } else { Touches::End });
         for event in events.drain(..) {
             write_event(session, event, now, batch);
@@ -128,13 +129,14 @@ impl Writer {
             });
             let first = session.state.out.head().next();
             let events = Vec::new();
-            let rest = Append { term, first, events, snapshot, covers, named, key: None, now };
+            let (key, out_of_order) = (None, answered.clone());
+            let rest = Append { term, first, events, snapshot, covers, answered, named, key, now };
             let named_before = session.state.vitals.named;
             appended = session.state.append(rest).map_err(Failure::Refused)?;
             if appended.named != named_before {
                 batch.leave(slot, session, Trace::Row); // its row is the only place that says so
             }
-            write_cover_and_state(session, &appended, batch);
+            write_cover_and_state(session, &appended, &out_of_order, batch);
         }
         batch.says_something_of(session);
         batch.settle(session, now);
@@ -312,10 +314,19 @@ fn write_event(session: &mut Session, event: NewEvent<Body>, at: Timestamp, batc
     session.hide_event(weight.bytes());
 }
 
-/// Writes down what came with the events.
-fn write_cover_and_state(session: &mut Session, appended: &Appended, batch: &mut Batch) {
-    let cover = Head::Cover { key: session.key, in_seq: appended.covered };
-    batch.records.put(&cover, &[]);
+/// Writes down what came with the events. The cover says all that was answered in order.
+fn write_cover_and_state(
+    session: &mut Session,
+    appended: &Appended,
+    answered: &[InSeq],
+    batch: &mut Batch,
+) {
+    let (key, covered, head) = (session.key, appended.covered, session.state.inbox.head());
+    batch.records.put(&Head::Cover { key, in_seq: covered }, &[]);
+    // What was never entered may be one day: nothing is said of it.
+    for in_seq in answered.iter().copied().filter(|n| covered < *n && *n <= head) {
+        batch.records.put(&Head::Answered { key, in_seq }, &[]);
+    }
     if appended.snapshot.is_some() {
         write_snapshot(session.key, &mut session.state, batch);
     }

@@ -260,6 +260,8 @@ impl Survivor<'_> {
             }
             // What these say is said by a note when the row goes.
             Head::Cover { .. } | Head::Note { .. } => {}
+            // Its entry was in this row or an older one, and was not written again.
+            Head::Answered { .. } => {}
         }
     }
 

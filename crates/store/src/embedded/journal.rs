@@ -78,6 +78,9 @@ pub(super) enum Head {
     Note { key: Key, numbers: Numbers, last_activity: Timestamp, expires_at: Timestamp },
     /// An idempotency key and what was published under it.
     SeenKey { key: Key, publication: RememberedKey },
+    /// This entry is dealt with although one before it is not. Never older than the entry's own record, and
+    /// rows go from the oldest on, so it is there as long as the entry is.
+    Answered { key: Key, in_seq: InSeq },
 }
 
 impl Head {
@@ -90,7 +93,8 @@ impl Head {
             | Self::Snapshot { key, .. }
             | Self::Cover { key, .. }
             | Self::Note { key, .. }
-            | Self::SeenKey { key, .. } => *key,
+            | Self::SeenKey { key, .. }
+            | Self::Answered { key, .. } => *key,
         }
     }
 }
@@ -352,6 +356,8 @@ mod tests {
             Head::Snapshot { key, mark: SnapshotMark { seq, in_seq, at }, size: u32::MAX },
             Head::Cover { key, in_seq },
             Head::Note { key, numbers, last_activity: at, expires_at: at },
+            Head::SeenKey { key, publication: RememberedKey { digest, first: seq, last: seq, at } },
+            Head::Answered { key, in_seq },
         ]
     }
 

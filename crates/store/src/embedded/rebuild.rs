@@ -1,5 +1,6 @@
 //! One session, put together again from its row and the journal's records, in the order of the rows.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
@@ -22,6 +23,8 @@ pub(super) struct Rebuild<'a, 'j> {
     unnoted_from: Option<NonZeroU64>,
     events: &'a mut Vec<Run<'j>>,
     entries: Vec<(InSeq, Entry<Piece>)>,
+    /// Those that were dealt with before an older one.
+    answered: BTreeSet<InSeq>,
     seen: Vec<Remembered>,
     seen_keys: Vec<RememberedKey>,
     snapshot: Option<Snapshot<Piece>>,
@@ -36,6 +39,7 @@ impl<'a, 'j> Rebuild<'a, 'j> {
             unnoted_from: None,
             events,
             entries: Vec::new(),
+            answered: BTreeSet::new(),
             seen: Vec::new(),
             seen_keys: Vec::new(),
             snapshot: None,
@@ -111,6 +115,9 @@ impl<'a, 'j> Rebuild<'a, 'j> {
                 }
             }
             Head::Cover { in_seq, .. } => numbers.covered = numbers.covered.max(in_seq),
+            Head::Answered { in_seq, .. } => {
+                self.answered.insert(in_seq);
+            }
             Head::Note { numbers: noted, last_activity, expires_at, .. } => {
                 numbers.grow_to(&noted);
                 if news {
@@ -159,19 +166,8 @@ impl<'a, 'j> Rebuild<'a, 'j> {
         entries.sort_by_key(|(in_seq, _)| *in_seq); // stable: of two, the one written later is first
         entries.dedup_by_key(|(in_seq, _)| *in_seq);
         let numbers = &self.stored.numbers;
-        // As in the out log, only what follows each other up to the head can be kept.
-        let mut first = numbers.in_head.next();
-        for (in_seq, _) in entries.iter().rev() {
-            if in_seq.next() != first || *in_seq <= numbers.covered {
-                break;
-            }
-            first = *in_seq;
-        }
-        let mut inbox = Inbox::starting_after(first.previous());
-        for (_, entry) in entries.into_iter().skip_while(|(in_seq, _)| *in_seq < first) {
-            inbox.push(entry);
-        }
-        inbox
+        entries.retain(|(n, _)| *n > numbers.covered && !self.answered.contains(n));
+        Inbox::of_waiting(numbers.in_head, entries)
     }
 
     fn finish_seen(&mut self) -> Seen {

@@ -282,12 +282,7 @@ impl Session {
     /// Lets all bodies leave memory. They must have been committed.
     pub(super) fn cool(&mut self) {
         self.state.out.all_mut().for_each(|event| event.body.cool());
-        let covered = self.state.inbox.covered();
-        for index in 1..=self.state.inbox.waiting() as u64 {
-            if let Some(entry) = self.state.inbox.get_mut(covered.plus(index)) {
-                entry.body.cool();
-            }
-        }
+        self.state.inbox.all_mut().for_each(|entry| entry.body.cool());
         if let Some(snapshot) = &mut self.state.snapshot {
             snapshot.body.cool();
         }

@@ -188,6 +188,33 @@ pub async fn covered_entries_are_gone_and_covering_only_grows(world: World) {
     assert_eq!((record.in_head, record.covered), (InSeq::new(3), InSeq::new(3)));
 }
 
+pub async fn an_entry_that_is_answered_before_an_older_one_is_gone(world: World) {
+    let id = world.session().await;
+    for text in ["long", "b", "c", "d"] {
+        world.say(&id, text).await;
+    }
+    for (number, waiting, covered) in
+        [(3, vec![1, 2, 4], 0), (3, vec![1, 2, 4], 0), (4, vec![1, 2], 0), (1, vec![2], 1)]
+    {
+        assert_eq!(answer(&world, &id, number).await, InSeq::new(covered));
+        assert_eq!(world.waiting(&id).await, waiting);
+    }
+    assert_eq!(answer(&world, &id, 2).await, InSeq::new(4));
+    assert_eq!(world.say(&id, "e").await, InSeq::new(5));
+    assert_eq!(world.waiting(&id).await, [5]);
+}
+
+pub async fn entries_behind_one_that_waits_for_long_do_not_fill_the_log(world: World) {
+    let id = world.session().await;
+    let bounded = |text| Enter { max_waiting_bytes: 10, ..world.entering(None, text) };
+    world.store.enter(&id, bounded("1234")).await.unwrap();
+    for number in 2..WAITING_ENTRIES as u64 + 100 {
+        world.store.enter(&id, bounded("123456")).await.unwrap();
+        assert_eq!(answer(&world, &id, number).await, InSeq::ZERO);
+    }
+    assert_eq!(world.waiting(&id).await, [1]);
+}
+
 pub async fn covering_beyond_the_last_entry_stops_there(world: World) {
     let id = world.session().await;
     world.say(&id, "a").await;
@@ -207,6 +234,12 @@ pub async fn messages_come_back_as_they_were_given(world: World) {
     }
     let entries = world.store.entries(&id, InSeq::ZERO, 9).await.unwrap();
     assert!(entries.iter().map(|entry| &*entry.body).eq(bodies));
+}
+
+/// The agent has dealt with this one alone; what is covered then.
+async fn answer(world: &World, id: &SessionId, in_seq: u64) -> InSeq {
+    let append = Append { answered: vec![InSeq::new(in_seq)], ..world.appending(id).await };
+    world.store.append(id, append).await.unwrap().covered
 }
 
 /// The agent says what it has dealt with; what is covered then.

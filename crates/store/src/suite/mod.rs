@@ -230,6 +230,8 @@ suite! {
             messages_wait_up_to_a_number_of_bytes,
             a_single_message_over_the_bytes_is_taken_when_none_waits,
             covered_entries_are_gone_and_covering_only_grows,
+            an_entry_that_is_answered_before_an_older_one_is_gone,
+            entries_behind_one_that_waits_for_long_do_not_fill_the_log,
             covering_beyond_the_last_entry_stops_there,
             messages_come_back_as_they_were_given,
         }
@@ -318,6 +320,7 @@ suite! {
             acks_may_be_lost_but_not_the_events_behind_them,
             closing_keeps_acks,
             event_state_and_cover_come_back_together,
+            what_was_answered_out_of_order_does_not_come_back,
             an_agent_that_named_an_entry_is_known_to_name_them,
             idempotency_keys_are_still_known,
             messages_are_still_known,

@@ -163,6 +163,23 @@ pub async fn event_state_and_cover_come_back_together(mut world: World) {
     assert_eq!(world.say(&id, "four").await, InSeq::new(4));
 }
 
+pub async fn what_was_answered_out_of_order_does_not_come_back(mut world: World) {
+    let id = world.session().await;
+    for text in ["long", "two", "three", "four"] {
+        world.say(&id, text).await;
+    }
+    let answered = vec![InSeq::new(2), InSeq::new(4)];
+    let append = Append { answered, events: vec![event("said")], ..world.appending(&id).await };
+    world.store.append(&id, append).await.unwrap();
+    world.crash().await;
+    assert_eq!(world.waiting(&id).await, [1, 3]);
+    assert_eq!(world.say(&id, "five").await, InSeq::new(5));
+    let append = Append { answered: vec![InSeq::new(1)], ..world.appending(&id).await };
+    assert_eq!(world.store.append(&id, append).await.unwrap().covered, InSeq::new(2));
+    world.crash().await;
+    assert_eq!(world.waiting(&id).await, [3, 5]);
+}
+
 /// With or without a state: were it forgotten, entries would count as covered that nobody dealt with.
 pub async fn an_agent_that_named_an_entry_is_known_to_name_them(mut world: World) {
     let id = world.session().await;

@@ -245,8 +245,9 @@ impl World {
     pub(super) async fn appending(&self, id: &SessionId) -> Append<Body> {
         let term = self.lease(id).await;
         let first = self.record(id).await.head.next();
-        let (events, snapshot, covers, named, key) = (Vec::new(), None, None, false, None);
-        Append { term, first, events, snapshot, covers, named, key, now: self.now }
+        let (events, snapshot, covers, answered) = (Vec::new(), None, None, Vec::new());
+        let (named, key, now) = (false, None, self.now);
+        Append { term, first, events, snapshot, covers, answered, named, key, now }
     }
 
     /// The seqs of all events that are held.

@@ -107,6 +107,9 @@ impl World {
                 if self.dice.one_in(4) {
                     append.covers = Some(InSeq::new(self.dice.below(20)));
                 }
+                for _ in 0..self.dice.below(3) {
+                    append.answered.push(InSeq::new(self.dice.below(30)));
+                }
                 let (a, b) = (&self.embedded as &dyn Store, &self.memory as &dyn Store);
                 assert_eq!(a.append(&id, append.clone()).await, b.append(&id, append).await);
             }

@@ -105,6 +105,7 @@ pub(crate) fn events_from(first: Seq, bodies: &[Body]) -> Append<Body> {
         events: bodies.iter().map(event).collect(),
         snapshot: None,
         covers: None,
+        answered: Vec::new(),
         named: true,
         key: None,
         now: at(2),

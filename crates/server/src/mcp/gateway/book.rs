@@ -1,8 +1,8 @@
 //! What a gateway must know of a session to go on with it after anything died: how the client introduced
-//! itself, what it set up, and which requests are answered out of their order. It is the session's state in
-//! the store, written in one commit with the event that changes it.
+//! itself, and what it set up. It is the session's state in the store, written in one commit with the event
+//! that changes it. Which requests are answered is known by the in log itself.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use rejoin_core::InSeq;
 use rejoin_core::page::Body;
@@ -30,8 +30,6 @@ pub struct Book {
     pub lists: BTreeMap<String, String>,
     /// Whether the client has been given a reconnect token with a result.
     pub token_given: bool,
-    /// Entries that are dealt with although one before them is not.
-    answered: BTreeSet<u64>,
     /// How often an entry was handed over again.
     pub reruns: BTreeMap<u64, u8>,
 }
@@ -67,11 +65,6 @@ impl Book {
         serde_json::to_vec(self).unwrap_or_default().into()
     }
 
-    /// Whether an entry is dealt with although one before it may not be.
-    pub fn is_answered(&self, in_seq: InSeq) -> bool {
-        self.answered.contains(&in_seq.get())
-    }
-
     /// The revision that was agreed upon, if one was.
     pub fn revision(&self) -> Option<String> {
         self.handshake.as_ref().map(Handshake::revision)
@@ -79,12 +72,13 @@ impl Book {
 }
 
 /// A book that is kept: what changed is written when it must be.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Keeping {
     book: Book,
-    covered: InSeq,
-    /// What changed since the book was last written.
+    /// Whether the book has changed since it was last written.
     dirty: bool,
+    /// Entries that were dealt with since.
+    answered: Vec<InSeq>,
 }
 
 /// What goes with the next publication.
@@ -92,16 +86,14 @@ pub struct Keeping {
 pub struct Written {
     /// The book, if it has changed.
     pub state: Option<Body>,
-    /// Every entry up to this one is dealt with.
-    pub in_seq: Option<InSeq>,
+    /// Entries that are dealt with.
+    pub answered: Vec<InSeq>,
 }
 
 impl Keeping {
-    /// Goes on from what is stored; everything up to `covered` is dealt with.
-    pub fn from(book: Book, covered: InSeq) -> Self {
-        let mut keeping = Self { book, covered, dirty: false };
-        keeping.book.answered = keeping.book.answered.split_off(&covered.next().get());
-        keeping
+    /// Goes on from what is stored.
+    pub fn from(book: Book) -> Self {
+        Self { book, ..Self::default() }
     }
 
     /// What is in it.
@@ -117,22 +109,14 @@ impl Keeping {
 
     /// An entry is dealt with.
     pub fn settle(&mut self, in_seq: InSeq) {
-        self.book.reruns.remove(&in_seq.get());
-        if in_seq <= self.covered {
-            return;
-        }
-        self.book.answered.insert(in_seq.get());
-        while self.book.answered.remove(&self.covered.next().get()) {
-            self.covered = self.covered.next();
-        }
-        // What lies behind a hole is known only by the book.
-        self.dirty |= !self.book.answered.is_empty();
+        self.dirty |= self.book.reruns.remove(&in_seq.get()).is_some();
+        self.answered.push(in_seq);
     }
 
     /// What must be stored now.
     pub fn write(&mut self) -> Written {
         let state = std::mem::take(&mut self.dirty).then(|| self.book.to_body());
-        Written { state, in_seq: Some(self.covered).filter(|covered| *covered > InSeq::ZERO) }
+        Written { state, answered: std::mem::take(&mut self.answered) }
     }
 }
 
@@ -141,23 +125,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_in_order_need_no_book() {
-        let mut keeping = Keeping::from(Book::default(), InSeq::ZERO);
-        keeping.settle(InSeq::new(1));
+    fn entries_need_no_book_in_whatever_order_they_are_dealt_with() {
+        let mut keeping = Keeping::from(Book::default());
+        let entries = [InSeq::new(2), InSeq::new(1)];
+        entries.into_iter().for_each(|in_seq| keeping.settle(in_seq));
         let written = keeping.write();
-        assert_eq!((written.state, written.in_seq), (None, Some(InSeq::new(1))));
+        assert_eq!((written.state, written.answered), (None, entries.to_vec()));
+        assert_eq!(keeping.write().answered, []);
     }
 
     #[test]
-    fn an_entry_answered_before_an_older_one_is_remembered_until_that_is_answered_too() {
-        let mut keeping = Keeping::from(Book::default(), InSeq::ZERO);
-        keeping.settle(InSeq::new(2));
-        let written = keeping.write();
-        assert_eq!(written.in_seq, None);
-        let mut again = Keeping::from(Book::from_body(written.state.as_ref()), InSeq::ZERO);
-        assert!(again.book().is_answered(InSeq::new(2)));
-        assert!(!again.book().is_answered(InSeq::new(1)));
-        again.settle(InSeq::new(1));
-        assert_eq!(again.write().in_seq, Some(InSeq::new(2)));
+    fn what_was_handed_over_again_is_forgotten_when_it_is_dealt_with() {
+        let mut keeping = Keeping::from(Book::default());
+        keeping.change().reruns.insert(1, 1);
+        let again = Book::from_body(keeping.write().state.as_ref());
+        assert_eq!(again.reruns.get(&1), Some(&1));
+        keeping.settle(InSeq::new(1));
+        let last = Book::from_body(keeping.write().state.as_ref());
+        assert!(last.reruns.is_empty());
     }
 }

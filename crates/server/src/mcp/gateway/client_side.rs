@@ -25,9 +25,6 @@ pub(super) const CANCELLED: &str = "notifications/cancelled";
 impl Desk<'_> {
     pub(super) async fn on_entry(&mut self, stored: StoredEntry) -> Result<(), Closing> {
         let in_seq = stored.in_seq;
-        if self.keeping.book().is_answered(in_seq) {
-            return Ok(()); // it is handed over again only for the sake of one before it
-        }
         let Some(entry) = Entry::from_body(&stored.body) else {
             tracing::error!(session = %self.session, %in_seq, "an entry that is no MCP message");
             return self.covered(in_seq).await;

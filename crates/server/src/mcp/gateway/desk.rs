@@ -109,7 +109,7 @@ impl<'a> Desk<'a> {
             term: start.term,
             hub,
             shared,
-            keeping: Keeping::from(book, start.record.covered),
+            keeping: Keeping::from(book),
             requests: Requests::default(),
             questions: HashMap::new(),
             asked: 0,
@@ -284,8 +284,9 @@ impl<'a> Desk<'a> {
         events: Vec<rejoin_core::page::Body>,
         results: bool,
     ) -> Result<(), Closing> {
-        let Written { state, in_seq } = self.keeping.write();
-        let publication = Publication { events, results, state, in_seq, key: None };
+        let Written { state, answered } = self.keeping.write();
+        let (in_seq, key) = (None, None);
+        let publication = Publication { events, results, state, in_seq, answered, key };
         let bytes = publication.events.iter().map(|body| body.len()).sum();
         self.sayings.push_back((self.voice.say(publication).await?, bytes));
         self.saying_bytes += bytes;

@@ -17,7 +17,7 @@ use super::desk::{Closing, Desk};
 use super::pending::tool_called;
 use crate::access::Caller;
 use crate::mcp::logged::Event;
-use crate::mcp::message::{Message, read, splice, with_element, with_member};
+use crate::mcp::message::{Message, RequestId, read, splice, with_element, with_member};
 use crate::service::{Service, Visitor};
 
 /// Our tool, and what it is called where the server has one of that name.
@@ -131,27 +131,15 @@ impl Desk<'_> {
             false => Transport::StreamableHttp,
         };
         let went = self.renew(arguments, transport, from).await;
-        let said = match &went {
-            Ok((record, waiting)) => json!({
-                "success": true,
-                "message": "Session reconnected successfully",
-                "session_id": record.id().as_str(),
-                "reconnect_count": record.reconnect_count,
-                "waiting": waiting,
-            }),
-            Err(reason) => json!({
-                "success": false,
-                "reason": reason,
-                "message": format!("Reconnection failed: {reason}"),
-            }),
-        };
-        let result = json!({ "content": [{ "type": "text", "text": said.to_string() }] });
-        let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#);
+        let text = answer(&id, &went);
         match went {
             Ok((record, _)) if *record.id() != self.session => {
                 let event =
                     Event { message: Some(&text), stream, answers: Some(in_seq), request: None };
-                self.go_over(record.id(), event).await
+                if self.go_over(record.id(), event).await {
+                    return Ok(());
+                }
+                self.answer(in_seq, &answer(&id, &Err(TOOL_ERROR))).await
             }
             Ok(_) | Err(_) => self.answer(in_seq, &text).await,
         }
@@ -216,14 +204,14 @@ impl Desk<'_> {
     }
 
     /// From now on this session is another name for the other one. The answer is given there: what this
-    /// one had goes.
-    async fn go_over(&mut self, to: &SessionId, answer: Event<'_>) -> Result<(), Closing> {
+    /// one had goes. Says whether it was: nothing goes before there is an answer.
+    async fn go_over(&mut self, to: &SessionId, answer: Event<'_>) -> bool {
         let events = vec![answer.to_body()];
         let publication = Publication { events, results: true, ..Publication::default() };
-        if let Some(service) = self.service()
-            && let Err(why) = service.sessions().publish(to, publication).await
-        {
+        let Some(service) = self.service() else { return false };
+        if let Err(why) = service.sessions().publish(to, publication).await {
             tracing::warn!(session = %to, %why, "a client could not go over to this session");
+            return false;
         }
         let end = End {
             ending: Ending::Restored { to: to.clone() },
@@ -233,8 +221,28 @@ impl Desk<'_> {
             now: self.shared.clock.now(),
         };
         let _ = self.shared.end(&self.session, end).await; // it may have ended by itself
-        Ok(())
+        true
     }
+}
+
+/// What our tool says.
+fn answer(id: &RequestId, went: &Result<(Record, Vec<Value>), &'static str>) -> String {
+    let said = match went {
+        Ok((record, waiting)) => json!({
+            "success": true,
+            "message": "Session reconnected successfully",
+            "session_id": record.id().as_str(),
+            "reconnect_count": record.reconnect_count,
+            "waiting": waiting,
+        }),
+        Err(reason) => json!({
+            "success": false,
+            "reason": reason,
+            "message": format!("Reconnection failed: {reason}"),
+        }),
+    };
+    let result = json!({ "content": [{ "type": "text", "text": said.to_string() }] });
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
 }
 
 /// How many times a session's time to live its other names are known.

@@ -1,19 +1,20 @@
 //! One stream of a session: a cursor into the out log, and what it is to be sent next.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rejoin_core::page::StoredEvent;
 use rejoin_core::record::{Ending, Record, Status, Transport};
-use rejoin_core::{LogId, Seq, SessionId, Timestamp};
+use rejoin_core::{InSeq, LogId, Seq, SessionId, Timestamp};
 use rejoin_store::{PageLimit, Unavailable};
 use tokio::sync::watch as changes;
 use tokio::time::timeout;
 
 use super::event_id::{EventId, Owed, SessionTag};
-use crate::mcp::logged::{Event, StreamName};
+use crate::mcp::logged::{Event, StreamName, is_answered};
 use crate::mcp::message::{RpcError, code, error_response, notification};
-use crate::mcp::{Book, Hub, Present, Reading};
+use crate::mcp::{Hub, Present, Reading};
 use crate::service::Phase;
 use crate::sessions::Sessions;
 use crate::watch::Watch;
@@ -314,15 +315,13 @@ impl Feed {
     /// Answers that are owed, were given, and are gone from the log, which has been read to its head in
     /// `record`.
     async fn what_is_lost(&mut self, record: &Record) -> Vec<(String, String)> {
-        let snapshot = self.streams.sessions.store().snapshot(&self.session).await;
-        let snapshot = snapshot.ok().flatten();
-        if snapshot.as_ref().is_some_and(|snapshot| snapshot.mark.seq > record.head) {
-            return Vec::new(); // it knows of answers that are not read yet
+        let Ok(settled) = self.settled().await else { return Vec::new() };
+        let now = self.streams.sessions.store().session(&self.session).await;
+        if now.ok().flatten().is_none_or(|now| now.head > record.head) {
+            return Vec::new(); // an answer may have come that is not read yet
         }
         self.suspects_loss = false;
-        let book = Book::from_body(snapshot.as_ref().map(|snapshot| &snapshot.body));
-        let settled = self.owed.extract_if(.., |n, _| *n <= record.covered || book.is_answered(*n));
-        let lost: Vec<_> = settled.collect();
+        let lost: Vec<_> = self.owed.extract_if(.., |n, _| settled.contains(n)).collect();
         let error = RpcError::new(
             code::RESULT_EVICTED,
             "the result of this request was there and is no longer kept (result_retention, buffer_bytes)",
@@ -331,6 +330,18 @@ impl Feed {
         lost.into_iter()
             .map(|(_, id)| (self.id_at(self.cursor), error_response(Some(&id), &error)))
             .collect()
+    }
+
+    /// Requests that are dealt with, of those whose answer is owed.
+    async fn settled(&self) -> Result<BTreeSet<InSeq>, Unavailable> {
+        let store = self.streams.sessions.store();
+        let mut settled = BTreeSet::new();
+        for in_seq in self.owed.keys() {
+            if is_answered(&**store, &self.session, *in_seq).await? {
+                settled.insert(*in_seq);
+            }
+        }
+        Ok(settled)
     }
 
     /// The session has ended: whatever is owed is answered so.

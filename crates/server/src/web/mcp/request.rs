@@ -117,14 +117,14 @@ pub(super) fn messages(
     }
     let text = std::str::from_utf8(body).map_err(|_| unreadable("the body is not UTF-8"))?;
     if !text.trim_start().starts_with('[') {
-        return Ok((vec![Message::parse(text)?], false));
+        return Ok((vec![Message::of_client(text)?], false));
     }
     let batch: Vec<&serde_json::value::RawValue> =
         serde_json::from_str(text).map_err(|error| unreadable(&error.to_string()))?;
     if batch.is_empty() {
         return Err(McpFailure::bad("a batch has at least one message"));
     }
-    let messages = batch.into_iter().map(|raw| Message::parse(raw.get()));
+    let messages = batch.into_iter().map(|raw| Message::of_client(raw.get()));
     Ok((messages.collect::<Result<_, _>>()?, true))
 }
 

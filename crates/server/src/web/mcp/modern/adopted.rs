@@ -86,11 +86,10 @@ async fn read_log(
     record: &Record,
     orphans: &mut Vec<Orphan>,
 ) -> Result<HashSet<StreamName>, Unavailable> {
-    let began = front.service.started();
+    let (began, sessions) = (front.service.started(), front.service.sessions());
     let (mut tasks, mut after) = (HashSet::new(), Seq::ZERO);
     loop {
-        let store = front.service.sessions().store();
-        let page = store.read(record.id(), after, PageLimit::default()).await?;
+        let page = sessions.store().read(record.id(), after, PageLimit::default()).await?;
         let Some(page) = page.filter(|page| !page.events.is_empty()) else { return Ok(tasks) };
         for stored in &page.events {
             after = stored.seq;
@@ -98,7 +97,8 @@ async fn read_log(
             if event.stream.is_task() {
                 tasks.insert(event.stream.clone());
             }
-            let request = event.request.filter(|_| stored.at >= began);
+            let fetched = sessions.hubs().was_fetched(record.id(), stored.seq);
+            let request = event.request.filter(|_| stored.at >= began && !fetched);
             let request = request.and_then(|text| Message::parse(text).ok());
             if let (Some(in_seq), Some(request)) = (event.answers, request)
                 && !orphans.iter().any(|orphan| orphan.in_seq == in_seq)

@@ -118,9 +118,9 @@ impl Asked {
         text(self.params.get(name).map(ToOwned::to_owned))
     }
 
-    /// A parameter, as far as `T` knows it.
-    pub(super) fn parameter<'a, T: Deserialize<'a> + Default>(&'a self, name: &str) -> T {
-        read(self.params.get(name))
+    /// A parameter, if it is there and of that form.
+    pub(super) fn required<'a, T: Deserialize<'a>>(&'a self, name: &str) -> Option<T> {
+        serde_json::from_str(self.params.get(name)?.get()).ok()
     }
 
     /// The name by which the client goes; empty if it has none.

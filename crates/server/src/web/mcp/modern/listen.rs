@@ -13,7 +13,7 @@ use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::asked::Asked;
+use super::asked::{Asked, invalid};
 use super::execution::tell;
 use super::failure::denied;
 use super::reader::{Heard, Reader};
@@ -66,8 +66,9 @@ pub(super) async fn listen(
     if !accepts.events {
         return Err(not_acceptable("Accept must name text/event-stream"));
     }
+    let wanted = Wanted::of(&asked)?;
     let upstream = Upstream::of(visitor, front, &asked).await?;
-    let kinds = Kinds::of(asked.parameter("notifications"), &upstream.server);
+    let kinds = Kinds::of(wanted, &upstream.server);
     let reader = Reader::attached(front, &upstream.record, upstream.record.head).await;
     let subscribed = Subscribed::to(front, &upstream, &kinds.resources).await.map_err(denied)?;
     let acknowledged = notification(
@@ -122,6 +123,18 @@ impl Listening {
         let id = &self.id;
         let result = with_meta(r#"{"resultType":"complete"}"#, meta::SUBSCRIPTION, id.as_json());
         format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
+    }
+}
+
+impl Wanted {
+    /// Of another form it would be none, and its client would wait for ever for what it meant.
+    fn of(asked: &Asked) -> Result<Self, McpFailure> {
+        asked.required("notifications").ok_or_else(|| {
+            invalid(
+                "`notifications` must be an object: `toolsListChanged`, `promptsListChanged` and \
+                 `resourcesListChanged` are true or false, `resourceSubscriptions` is a list of URIs",
+            )
+        })
     }
 }
 
@@ -199,15 +212,18 @@ impl Subscribed {
         resources: &HashSet<String>,
     ) -> Result<Self, Denial> {
         let mut listened = upstream.begun.listened.lock().await;
+        let (front, upstream) = (Arc::clone(front), upstream.clone());
+        // What it has so far is given up with it if the rest is refused.
+        let mut subscribed = Self { front, upstream: upstream.clone(), resources: HashSet::new() };
         for uri in resources {
-            let count = listened.entry(uri.clone()).or_default();
-            if *count == 0 {
-                change(front, upstream.record.id(), "resources/subscribe", uri).await?;
+            if !listened.contains_key(uri) {
+                let session = upstream.record.id();
+                change(&subscribed.front, session, "resources/subscribe", uri).await?;
             }
-            *count += 1;
+            *listened.entry(uri.clone()).or_default() += 1;
+            subscribed.resources.insert(uri.clone());
         }
-        let (upstream, resources) = (upstream.clone(), resources.clone());
-        Ok(Self { front: Arc::clone(front), upstream, resources })
+        Ok(subscribed)
     }
 }
 

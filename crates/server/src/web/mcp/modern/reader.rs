@@ -4,14 +4,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rejoin_core::page::{Page, StoredEvent};
-use rejoin_core::record::Record;
+use rejoin_core::record::{Ending, Record, Status};
 use rejoin_core::{InSeq, Seq, SessionId, Timestamp};
 use rejoin_store::{PageLimit, Unavailable};
 use tokio::sync::watch as changes;
 
-use crate::mcp::logged::{Event, StreamName};
+use super::execution::Execution;
+use crate::mcp::Present;
+use crate::mcp::logged::{Event, StreamName, is_answered};
 use crate::mcp::message::Message;
-use crate::mcp::{Book, Present};
 use crate::service::Phase;
 use crate::watch::Watch;
 use crate::web::Front;
@@ -41,6 +42,13 @@ pub(super) struct Said {
     pub(super) answers: Option<InSeq>,
     /// Nothing if a request ended without an answer.
     pub(super) message: Option<Message>,
+}
+
+impl Said {
+    /// Whether it answers a call. Of two sessions that became one the entries have the same numbers.
+    pub(super) fn ends(&self, call: &Execution) -> bool {
+        self.answers == Some(call.in_seq) && self.stream == call.stream
+    }
 }
 
 /// What a reader comes upon.
@@ -122,6 +130,20 @@ impl Reader {
         }
     }
 
+    /// If the client has gone over to another session, what it still waits for is said there: goes on with
+    /// all of that one's log. Says whether it has.
+    pub(super) async fn follow(&mut self) -> bool {
+        let sessions = self.front.service.sessions();
+        let ended = sessions.store().session(&self.session).await;
+        let ending = ended.ok().flatten().map(|record| record.status);
+        let Some(Status::Ended { ending: Ending::Restored { to }, .. }) = ending else {
+            return false;
+        };
+        let Ok(Some(record)) = sessions.store().session(&to).await else { return false };
+        *self = Self::attached(&Arc::clone(&self.front), &record, record.oldest.previous()).await;
+        true
+    }
+
     async fn read(&self) -> Result<Option<Page>, Unavailable> {
         let store = self.front.service.sessions().store();
         store.read(&self.session, self.cursor, PageLimit::default()).await
@@ -133,16 +155,31 @@ impl Reader {
         store.read_kept(&self.session, self.cursor, PageLimit::default()).await
     }
 
+    /// The client has an answer: it waits for nobody any more.
+    pub(super) fn note_fetched(&self, seq: Seq) {
+        if self.front.settings.mcp.session_tools {
+            self.front.service.sessions().hubs().fetched(&self.session, seq);
+        }
+    }
+
     /// Whether the answer to an entry, which was not found on the way to the head, is gone.
     pub(super) async fn has_lost(&self, in_seq: InSeq) -> bool {
         if !self.misses {
             return false;
         }
+        self.was_answered(in_seq).await && self.is_at_head().await
+    }
+
+    /// Whether an entry is dealt with.
+    pub(super) async fn was_answered(&self, in_seq: InSeq) -> bool {
         let store = self.front.service.sessions().store();
-        let Ok(Some(record)) = store.session(&self.session).await else { return false };
-        let snapshot = store.snapshot(&self.session).await.ok().flatten();
-        let book = Book::from_body(snapshot.as_ref().map(|snapshot| &snapshot.body));
-        record.head <= self.cursor && (in_seq <= record.covered || book.is_answered(in_seq))
+        is_answered(&**store, &self.session, in_seq).await.unwrap_or(false)
+    }
+
+    /// Whether everything has been read.
+    async fn is_at_head(&self) -> bool {
+        let record = self.front.service.sessions().store().session(&self.session).await;
+        record.ok().flatten().is_some_and(|record| record.head <= self.cursor)
     }
 }
 

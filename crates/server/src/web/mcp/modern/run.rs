@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use rejoin_core::Timestamp;
+use rejoin_core::{Seq, Timestamp};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -52,6 +52,8 @@ pub(super) struct Run {
     tell_questions: Option<Instant>,
     /// When the call becomes a task.
     task_at: Option<Instant>,
+    /// Where its answer is.
+    answer_at: Option<Seq>,
 }
 
 /// What the client is to be told.
@@ -106,11 +108,15 @@ impl Run {
             missing: Map::new(),
             tell_questions: None,
             task_at,
+            answer_at: None,
         })
     }
 
     /// The client has the answer.
     pub(super) fn finish(&mut self) {
+        if let Some(seq) = self.answer_at {
+            self.reader.note_fetched(seq);
+        }
         self.call.finish();
     }
 
@@ -128,15 +134,21 @@ impl Run {
             let heard = timeout(self.patience(), self.reader.next()).await;
             let step = match heard {
                 Ok(Heard::Said(said)) => self.on_said(said).await,
-                Ok(Heard::Over) => {
-                    Some(self.fail(INTERNAL, "the session of this client was ended"))
-                }
+                Ok(Heard::Over) => self.on_over().await,
                 Ok(Heard::Interrupted) => Some(Step::Broken),
                 Err(_) => self.on_quiet().await,
             };
             if let Some(step) = step {
                 return step;
             }
+        }
+    }
+
+    /// The session of the client has ended, or goes on under another name.
+    async fn on_over(&mut self) -> Option<Step> {
+        match self.reader.follow().await {
+            true => None,
+            false => Some(self.fail(INTERNAL, "the session of this client was ended")),
         }
     }
 
@@ -179,11 +191,12 @@ impl Run {
     }
 
     async fn on_said(&mut self, said: Said) -> Option<Step> {
-        let Execution { in_seq, stream, .. } = self.call.execution();
-        if said.answers == Some(*in_seq) {
+        let call = self.call.execution();
+        if said.ends(call) {
+            self.answer_at = Some(said.seq);
             return Some(self.on_answer(said.message.as_ref()));
         }
-        let ours = said.stream == *stream;
+        let ours = said.stream == call.stream;
         let message = said.message?;
         if said.stream == StreamName::general() {
             self.decline_idle(Question::read(&message, said.seq)?).await;

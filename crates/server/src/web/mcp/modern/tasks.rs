@@ -23,7 +23,6 @@ use super::run::written;
 use super::state::{Place, Purpose};
 use super::upstream::Upstream;
 use super::wire::{MISSING_CAPABILITY, TASKS};
-use crate::mcp::Book;
 use crate::mcp::logged::Event;
 use crate::mcp::message::{Kind, Message};
 use crate::service::Visitor;
@@ -163,9 +162,11 @@ async fn looked_up(front: &Arc<Front>, place: &Place, record: &Record) -> Option
     let Execution { session, in_seq, stream, from } = &place.execution;
     let begun = front.modern.begun(session);
     let mut reader = Reader::only(front, session, *from);
+    let was_answered = reader.was_answered(*in_seq).await; // if so, its answer is found below
     let (mut updated, mut message, mut questions) = (place.at, None, Vec::<Question>::new());
     while let Ok(Some(said)) = reader.look().await {
-        if said.answers == Some(*in_seq) {
+        if said.ends(&place.execution) {
+            reader.note_fetched(said.seq);
             let status = ended(said.message.as_ref());
             return Some(Looked { status, updated: said.at, message: None });
         }
@@ -184,7 +185,7 @@ async fn looked_up(front: &Arc<Front>, place: &Place, record: &Record) -> Option
             Kind::Notification { .. } | Kind::Response { .. } => {}
         }
     }
-    if *in_seq <= record.covered || is_answered(front, record, place).await {
+    if was_answered {
         return None;
     }
     // What a server asked that has gone is asked again, if at all.
@@ -193,12 +194,6 @@ async fn looked_up(front: &Arc<Front>, place: &Place, record: &Record) -> Option
     let status =
         if questions.is_empty() { Status::Working } else { Status::InputRequired(questions) };
     Some(Looked { status, updated, message })
-}
-
-async fn is_answered(front: &Front, record: &Record, place: &Place) -> bool {
-    let snapshot = front.service.sessions().store().snapshot(record.id()).await.ok().flatten();
-    let book = Book::from_body(snapshot.as_ref().map(|snapshot| &snapshot.body));
-    book.is_answered(place.execution.in_seq)
 }
 
 fn ended(answer: Option<&Message>) -> Status {

@@ -210,7 +210,7 @@ async fn introduce(front: &Arc<Front>, record: &Record, asked: &Asked) -> Result
     let execution = Execution::begin(sessions, record, Hears::Nothing, None, hello).await?;
     let answer = loop {
         match reader.next().await {
-            Heard::Said(said) if said.answers == Some(execution.in_seq) => break said.message,
+            Heard::Said(said) if said.ends(&execution) => break said.message,
             Heard::Said(_) => {}
             Heard::Over | Heard::Interrupted => return Err(denied(Denial::Unavailable)),
         }
