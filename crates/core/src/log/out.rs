@@ -99,6 +99,16 @@ impl<B> OutLog<B> {
         self.events.is_empty()
     }
 
+    /// Whether some of what is held are results: then it is not always the oldest that goes first.
+    pub fn holds_results(&self) -> bool {
+        self.results.is_some()
+    }
+
+    /// The newest event.
+    pub fn newest(&self) -> Option<&Held<B>> {
+        self.events.back()
+    }
+
     /// How many bytes are held.
     pub fn bytes(&self) -> usize {
         self.bytes

@@ -155,7 +155,8 @@ impl<B> SessionState<B> {
         self.seen.len() + self.seen_keys.len()
     }
 
-    /// Lets go of what is over the bounds. To be called once a change is durable, never before.
+    /// Lets go of what is over the bounds. Nothing may go that is not durable yet: to be called once a
+    /// change is durable, or before where it is certain that only older events go.
     pub fn settle(&mut self, bounds: &LogBounds, now: Timestamp) -> Trimmed {
         let (settled, bounds) = (self.grows_old(), self.bounds(bounds));
         self.out.trim(&bounds, settled, now)

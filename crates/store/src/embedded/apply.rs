@@ -13,13 +13,14 @@ use rejoin_core::{InSeq, SessionId, Timestamp};
 use tokio::sync::oneshot;
 
 use super::batch::Batch;
+use super::desk::Papers;
 use super::index::IndexChange;
 use super::journal::{Head, Key};
 use super::key_map::{IdMap, KeyMap};
-use super::piece::Piece;
-use super::request::{Answer, AppendDone, Change, Entering, Request};
+use super::piece::{Ledger, Piece};
+use super::request::{Answer, Change, Entering, Request};
+use super::shared::Shared;
 use super::slot::{Session, Slot, Touches, Trace};
-use super::writer::Writer;
 use crate::contract::{Body, CreateRefused, Failure};
 
 /// Every session there is as of the last change, committed or not.
@@ -61,7 +62,7 @@ impl Tables {
     }
 }
 
-impl Writer {
+impl Papers {
     /// Applies one request about the session in `slot`, if there is one. Its answer is in the batch
     /// then, except for [`Request::Close`], which the loop deals with.
     pub(super) fn apply(&mut self, request: Request, slot: Option<Arc<Slot>>) {
@@ -93,54 +94,10 @@ impl Writer {
         &mut self,
         slot: Option<Arc<Slot>>,
         append: Append<Body>,
-    ) -> Result<AppendDone, Failure<AppendRefused>> {
-        let batch = &mut self.batch;
+    ) -> Result<Appended, Failure<AppendRefused>> {
         let slot = &slot.ok_or(Failure::NotFound)?;
-        let session = &mut *slot.lock();
-        if let Some(before) = session.state.check_append(&append).map_err(Failure::Refused)? {
-            return Ok(AppendDone { appended: before, emptied: Vec::new() });
-        }
-
-        let Append { term, first, mut events, snapshot, covers, answered, named, key, now } =
-            append;
-        let replaces = covers.is_some() || !answered.is_empty() || snapshot.is_some();
-        batch.touch(slot, session, if replaces { Touches::Inbox } else { Touches::End });
-        for event in events.drain(..) {
-            write_event(session, event, now, batch);
-        }
-        let mut appended = Appended {
-            head: session.state.out.head(),
-            covered: session.state.inbox.covered(),
-            snapshot: None,
-            named: session.state.vitals.named,
-            before: None,
-        };
-        if let Some(digest) = key {
-            let remembered = session.state.ids();
-            let publication = session.state.remember_key(digest, first, now);
-            self.ledger.change_ids(remembered, session.state.ids());
-            batch.records.put(&Head::SeenKey { key: session.key, publication }, &[]);
-            batch.has_ids = true;
-        }
-        if replaces {
-            let snapshot = snapshot.map(|NewSnapshot { size, body }| {
-                let body = batch.piece(body);
-                NewSnapshot { size, body }
-            });
-            let first = session.state.out.head().next();
-            let events = Vec::new();
-            let (key, out_of_order) = (None, answered.clone());
-            let rest = Append { term, first, events, snapshot, covers, answered, named, key, now };
-            let named_before = session.state.vitals.named;
-            appended = session.state.append(rest).map_err(Failure::Refused)?;
-            if appended.named != named_before {
-                batch.leave(slot, session, Trace::Row); // its row is the only place that says so
-            }
-            write_cover_and_state(session, &appended, &out_of_order, batch);
-        }
-        batch.says_something_of(session);
-        batch.settle(session, now);
-        Ok(AppendDone { appended, emptied: events })
+        let (shared, ledger) = (&self.shared, &self.ledger);
+        Appending { shared, ledger, batch: &mut self.batch, slot }.apply(&mut slot.lock(), append)
     }
 
     fn enter(
@@ -292,6 +249,75 @@ impl Writer {
         self.tables.by_key.remove(&had);
         self.tables.by_key.insert(key, Arc::clone(slot));
         had
+    }
+}
+
+/// An append that is being applied, and what it needs.
+pub(super) struct Appending<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) ledger: &'a Ledger,
+    pub(super) batch: &'a mut Batch,
+    pub(super) slot: &'a Arc<Slot>,
+}
+
+impl Appending<'_> {
+    /// Applies it to its session.
+    pub(super) fn apply(
+        self,
+        session: &mut Session,
+        append: Append<Body>,
+    ) -> Result<Appended, Failure<AppendRefused>> {
+        let Self { shared, ledger, batch, slot } = self;
+        if let Some(before) = session.state.check_append(&append).map_err(Failure::Refused)? {
+            return Ok(before);
+        }
+
+        let Append { term, first, events, snapshot, covers, answered, named, key, now } = append;
+        let replaces = covers.is_some() || !answered.is_empty() || snapshot.is_some();
+        batch.touch(slot, session, if replaces { Touches::Inbox } else { Touches::End });
+        for event in events {
+            write_event(session, event, now, batch);
+        }
+        let mut appended = Appended {
+            head: session.state.out.head(),
+            covered: session.state.inbox.covered(),
+            snapshot: None,
+            named: session.state.vitals.named,
+            before: None,
+        };
+        if let Some(digest) = key {
+            let remembered = session.state.ids();
+            let publication = session.state.remember_key(digest, first, now);
+            ledger.change_ids(remembered, session.state.ids());
+            batch.records.put(&Head::SeenKey { key: session.key, publication }, &[]);
+            batch.has_ids = true;
+        }
+        if replaces {
+            let snapshot = snapshot.map(|NewSnapshot { size, body }| {
+                let body = batch.piece(body);
+                NewSnapshot { size, body }
+            });
+            let first = session.state.out.head().next();
+            let events = Vec::new();
+            let (key, out_of_order) = (None, answered.clone());
+            let rest = Append { term, first, events, snapshot, covers, answered, named, key, now };
+            let named_before = session.state.vitals.named;
+            appended = session.state.append(rest).map_err(Failure::Refused)?;
+            if appended.named != named_before {
+                batch.leave(slot, session, Trace::Row); // its row is the only place that says so
+            }
+            write_cover_and_state(session, &appended, &out_of_order, batch);
+        }
+        batch.says_something_of(session);
+        // Rarely is there more to do than this, or anything that can't be done now.
+        if !session.plan.listed && session.in_line && session.may_be_trimmed(&shared.bounds) {
+            shared.trim(session, now);
+            shared.count_held(session);
+        } else {
+            batch.list(slot, session);
+            batch.settle(session, now);
+        }
+        Ok(appended)
     }
 }
 

@@ -12,6 +12,7 @@ use super::limits;
 use super::piece::{Ledger, Piece, Row};
 use super::request::Answer;
 use super::slot::{Session, Slot, Touches, Trace};
+use super::waiting::{Ticket, Waiting};
 use crate::audit::AuditRecord;
 use crate::contract::Body;
 
@@ -41,7 +42,9 @@ pub(super) struct Batch {
 /// What is to be done once a commit has returned.
 #[derive(Debug, Default)]
 pub(super) struct Aftermath {
-    /// Sessions that were changed: readers may see it then.
+    /// The row that says all of it, once there is one.
+    pub(super) row: Option<Arc<Row>>,
+    /// Sessions of which more was changed than that events were added: readers may see it then.
     pub(super) touched: Vec<Arc<Slot>>,
     /// What readers will see come and go.
     pub(super) index_changes: Vec<IndexChange>,
@@ -49,8 +52,22 @@ pub(super) struct Aftermath {
     pub(super) moves: Vec<Move>,
     /// The latest moment that a request spoke of.
     pub(super) now: Timestamp,
-    /// Who waits.
+    /// Who is to be told more than that.
     pub(super) answers: Vec<Answer>,
+    /// Who waits for it to be done.
+    pub(super) waiting: Waiting,
+}
+
+impl Aftermath {
+    /// How many requests wait for it.
+    pub(super) fn requests(&self) -> usize {
+        self.answers.len() + self.waiting.tickets()
+    }
+
+    /// For somebody who waits for it to be done.
+    pub(super) fn ticket(&mut self) -> Ticket {
+        self.waiting.ticket()
+    }
 }
 
 /// A body that was written again: from the commit on, it is to be found there.
@@ -94,7 +111,7 @@ impl Batch {
 
     /// How many requests are in it.
     pub(super) fn requests(&self) -> usize {
-        self.aftermath.answers.len()
+        self.aftermath.requests()
     }
 
     /// Whether it takes no further request.
@@ -122,13 +139,24 @@ impl Batch {
         if !session.plan.changed {
             session.plan.changed = true;
             session.touched = self.number();
-            self.aftermath.touched.push(Arc::clone(slot));
+        }
+        if touches >= Touches::Record {
+            self.list(slot, session);
         }
         debug_assert_eq!(session.touched, self.number(), "changed by one commit at a time");
     }
 
+    /// The writer will go through this session once the commit has returned.
+    pub(super) fn list(&mut self, slot: &Arc<Slot>, session: &mut Session) {
+        if !session.plan.listed {
+            session.plan.listed = true;
+            self.aftermath.touched.push(Arc::clone(slot));
+        }
+    }
+
     /// To be called after: what the commit must write besides the records of the logs.
     pub(super) fn leave(&mut self, slot: &Arc<Slot>, session: &mut Session, trace: Trace) {
+        debug_assert!(session.plan.listed || trace == Trace::Nothing, "a plan that nobody ends");
         if session.plan.trace == Trace::Nothing && trace > Trace::Nothing {
             self.traced.push(Arc::clone(slot));
         }

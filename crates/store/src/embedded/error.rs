@@ -143,8 +143,8 @@ pub(super) enum Fault {
     Row { number: u64, what: super::journal::RowFault },
     #[error("row {0} of the journal is missing")]
     RowMissing(u64),
-    #[error("the thread that commits has panicked; nothing that was acknowledged is lost")]
-    NoCommitter,
+    #[error("a call has panicked; nothing that was acknowledged is lost")]
+    Panicked,
 }
 
 impl Fault {
@@ -153,7 +153,7 @@ impl Fault {
         match self {
             Self::Sqlite(error) => is_corruption(error),
             Self::Row { .. } | Self::RowMissing(_) => true,
-            Self::Witness(_) | Self::File(_) | Self::NoCommitter => false,
+            Self::Witness(_) | Self::File(_) | Self::Panicked => false,
         }
     }
 
@@ -162,7 +162,7 @@ impl Fault {
         let full = match self {
             Self::Sqlite(error) => is_full(error),
             Self::Witness(error) | Self::File(error) => error.kind() == io::ErrorKind::StorageFull,
-            Self::Row { .. } | Self::RowMissing(_) | Self::NoCommitter => false,
+            Self::Row { .. } | Self::RowMissing(_) | Self::Panicked => false,
         };
         if full {
             return no_space(directory);
@@ -190,7 +190,7 @@ impl OpenError {
         match fault {
             Fault::Sqlite(error) => Self::of_sqlite(&error, file, directory),
             Fault::Witness(error) | Fault::File(error) => Self::of_io(error, directory),
-            Fault::Row { .. } | Fault::RowMissing(_) | Fault::NoCommitter => {
+            Fault::Row { .. } | Fault::RowMissing(_) | Fault::Panicked => {
                 Self::Unusable { file: file.to_path_buf(), what: fault.to_string() }
             }
         }

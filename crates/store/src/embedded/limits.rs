@@ -19,10 +19,10 @@ pub(super) const WAL_FILE_BYTES: u64 = WAL_BYTES + 4 * 1024 * 1024;
 /// Memory for database pages, in KiB.
 pub(super) const CACHE_KIB: i64 = 32 * 1024;
 
-/// Requests that may wait for the writer; beyond that callers wait in line before the queue.
+/// Requests that may wait for the desk; beyond that callers wait in line before the queue.
 pub(super) const QUEUE_REQUESTS: usize = 16 * 1024;
 
-/// Bytes of bodies that may wait for the writer.
+/// Bytes of bodies that may wait for the desk.
 pub(super) const QUEUE_BYTES: usize = 64 * 1024 * 1024;
 
 /// Requests that go into one commit.
@@ -31,15 +31,13 @@ pub(super) const BATCH_REQUESTS: usize = 4096;
 /// Bytes of records after which a commit takes no further request; a larger request goes alone.
 pub(super) const BATCH_BYTES: usize = 1024 * 1024;
 
-/// Requests from which on a commit is made on a thread of its own.
+/// Requests from which on a commit does not wait for callers to gather: while it is under way there is
+/// time for those of the next one.
 pub(super) const LARGE_COMMIT: usize = 128;
 
-/// Requests that are applied while a commit is under way before the writer looks whether it is done.
-pub(super) const APPLY_AT_ONCE: usize = 32;
-
-/// Requests that the writer takes at once while callers gather: taking one by one would keep it and
-/// them waiting for each other.
-pub(super) const GATHER_AT_ONCE: usize = 16;
+/// How long a caller looks whether the desk becomes free before it stands in line, and the writer
+/// before it sleeps. It is longer than the writer usually takes to prepare a commit.
+pub(super) const LOOK_FOR_DESK: Duration = Duration::from_micros(50);
 
 /// Journal bytes beyond 1.5 times the live ones that are left alone.
 pub(super) const JOURNAL_SLACK_BYTES: u64 = 8 * 1024 * 1024;
@@ -89,6 +87,9 @@ pub(super) const SPIN: Duration = Duration::from_micros(60);
 
 /// How long the writer lets callers gather that it has just answered, once the first is there.
 pub(super) const GATHER: Duration = Duration::from_micros(100);
+
+/// Pauses of a processor between two looks at who has gathered.
+pub(super) const GATHER_PAUSES: usize = 64;
 
 /// Threads that read and check a store when it is opened.
 pub(super) const OPEN_THREADS: usize = 4;

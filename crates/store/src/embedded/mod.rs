@@ -8,9 +8,9 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `writer`, `prepare`, `publish`, `ending` | the thread that decides: take, apply, commit, publish, answer |
-//! | `queue`, `request`, `apply`, `batch` | how a call becomes part of a commit |
-//! | `commit`, `committer` | what a commit writes, and where |
+//! | `desk`, `queue`, `request`, `apply`, `batch` | how a call becomes part of a commit: by its caller's own work |
+//! | `writer`, `prepare`, `commit`, `publish`, `ending` | the thread that makes commits: prepare, commit, publish, answer |
+//! | `waiting` | those who wait for a commit, and how they are woken |
 //! | `slot`, `index`, `read` | what readers see, and that it is only what is committed |
 //! | `journal`, `rows`, `audit`, `schema` | what is in the file |
 //! | `piece`, `cleanup`, `spill`, `relieve` | which bytes are still needed, in the file and in memory |
@@ -24,7 +24,7 @@ mod audit;
 mod batch;
 mod cleanup;
 mod commit;
-mod committer;
+mod desk;
 mod ending;
 mod error;
 mod gather;
@@ -54,6 +54,7 @@ mod shared;
 mod slot;
 mod spill;
 mod take_over;
+mod waiting;
 mod witness;
 mod writer;
 
@@ -72,6 +73,7 @@ use rejoin_core::state::{
 use rejoin_core::{InSeq, Principal, Seq, SessionId, Term, Timestamp};
 use tokio::sync::oneshot;
 
+use self::desk::Desk;
 pub use self::error::{Damage, OpenError};
 pub use self::open::{OpenReport, Options, Random};
 use self::piece::Piece;
@@ -93,6 +95,7 @@ use crate::relief;
 /// commit has reached the disk; commits of calls that run at the same time are made together.
 pub struct EmbeddedStore {
     shared: Arc<Shared>,
+    desk: Arc<Desk>,
     writer: Mutex<Option<JoinHandle<()>>>,
     /// See [`Store::parked_at_start`].
     parked: Mutex<Vec<Parked>>,
@@ -105,9 +108,9 @@ impl EmbeddedStore {
     /// is parked now. If something that was durable is gone, the report says so, the sessions that
     /// may be concerned have begun a new epoch, and the damaged files are kept beside the new ones.
     pub fn open(options: Options) -> Result<(Self, OpenReport), OpenError> {
-        let (shared, writer, report) = open::open(options)?;
+        let (shared, desk, writer, report) = open::open(options)?;
         let (writer, parked) = (Mutex::new(Some(writer)), Mutex::new(report.parked.clone()));
-        Ok((Self { shared, writer, parked }, report))
+        Ok((Self { shared, desk, writer, parked }, report))
     }
 
     /// Waits until the store fails, and says why. From then on it acknowledges nothing; a server
@@ -116,13 +119,15 @@ impl EmbeddedStore {
         self.shared.failed().await
     }
 
-    /// Asks the writer for something and waits for its answer.
+    /// Asks for something and waits for the answer.
     async fn ask<T, E: From<Unavailable>>(
         &self,
         request: impl FnOnce(Reply<T, E>) -> Request,
     ) -> Result<T, E> {
         let (reply, answer) = oneshot::channel();
-        if let Some(at_gate) = self.shared.queue.push(request(reply))? {
+        if let Err(request) = self.desk.accept(request(reply))
+            && let Some(at_gate) = self.shared.queue.push(request)?
+        {
             Box::pin(at_gate.enter()).await?; // rare, and large: not part of every call's future
         }
         // No answer: the writer has gone, and with it the request.
@@ -332,9 +337,13 @@ impl Store for EmbeddedStore {
         id: &SessionId,
         append: Append<Body>,
     ) -> Result<Appended, Failure<AppendRefused>> {
-        let done = self.ask(|reply| Request::Append(id.clone(), append, reply)).await?;
-        drop(done.emptied);
-        Ok(done.appended)
+        match self.desk.append(id, append) {
+            Ok((outcome, durable)) => {
+                durable.await.map_err(|why| why.unwrap_or_else(|| self.shared.why_not()))?;
+                outcome
+            }
+            Err(append) => self.ask(|reply| Request::Append(id.clone(), append, reply)).await,
+        }
     }
 
     async fn read(

@@ -15,7 +15,7 @@ use super::assemble::Assembly;
 use super::batch::Batch;
 use super::cleanup::Journal;
 use super::commit::Database;
-use super::committer::Committer;
+use super::desk::{Desk, Papers};
 use super::error::{Damage, OpenError};
 use super::journal::{Header, Records};
 use super::limits;
@@ -90,7 +90,7 @@ pub struct OpenReport {
 /// See [`super::EmbeddedStore::open`].
 pub(super) fn open(
     mut options: Options,
-) -> Result<(Arc<Shared>, JoinHandle<()>, OpenReport), OpenError> {
+) -> Result<(Arc<Shared>, Arc<Desk>, JoinHandle<()>, OpenReport), OpenError> {
     let files = Files::in_directory(&options.directory);
     let of_io = |error| OpenError::of_io(error, &files.directory);
     private::make_directory(&files.directory).map_err(of_io)?;
@@ -124,27 +124,33 @@ pub(super) fn open(
     let database = Database::new(db, witness, options.audit_max as u64);
     let database = database.map_err(of_sqlite(&files))?;
 
-    let committer = Committer::start(database, &shared).map_err(of_io)?;
-    let writer = Writer {
+    let desk = Desk::new(Papers {
         shared: Arc::clone(&shared),
-        committer,
-        lock,
         tables,
         journal: Journal::new(rows, &ledger),
-        spill: Spill::new(options.memory_bytes, &ledger),
         batch: Batch::new(newest.number + 1, &ledger),
         spare: Records::default(),
-        under_way: None,
+        under_way: false,
         put_off: VecDeque::new(),
-        come_back: VecDeque::new(),
-        untidy: false,
+        backlog: VecDeque::new(),
         unwritten,
-        expected: 0,
         closing: Vec::new(),
-        ledger,
+        abandoned: false,
+        ledger: Arc::clone(&ledger),
+    });
+    let writer = Writer {
+        shared: Arc::clone(&shared),
+        desk: Arc::clone(&desk),
+        database,
+        lock,
+        spill: Spill::new(options.memory_bytes, &ledger),
+        under_way: None,
+        sleepers: None,
+        untidy: false,
+        expected: 0,
     };
     let thread = start(writer, &shared).map_err(of_io)?;
-    Ok((shared, thread, report))
+    Ok((shared, desk, thread, report))
 }
 
 fn of_sqlite(files: &Files) -> impl Fn(rusqlite::Error) -> OpenError + '_ {
@@ -243,7 +249,7 @@ fn grow_wal(files: &Files) -> io::Result<()> {
 }
 
 fn start(writer: Writer, shared: &Arc<Shared>) -> io::Result<JoinHandle<()>> {
-    let shared = Arc::clone(shared);
+    let (shared, desk) = (Arc::clone(shared), Arc::clone(&writer.desk));
     let run = move || {
         // A panic would be a fault of ours. It must not leave callers waiting for ever.
         let ended = panic::catch_unwind(panic::AssertUnwindSafe(|| writer.run()));
@@ -251,6 +257,7 @@ fn start(writer: Writer, shared: &Arc<Shared>) -> io::Result<JoinHandle<()>> {
             let why = "its writer has panicked; nothing that was acknowledged is lost";
             shared.fail(&Unavailable(why.into()));
         }
+        desk.lock().abandon();
     };
     thread::Builder::new().name("rejoin-store".into()).spawn(run)
 }

@@ -4,7 +4,8 @@
 //! is all the bookkeeping there is: a row that no piece counts in is dead and may be deleted.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use rejoin_core::log::Weight;
 
@@ -58,6 +59,8 @@ pub(super) struct Mark {
 #[derive(Debug)]
 pub(super) struct Row {
     number: u64,
+    /// Whether it is committed.
+    durable: AtomicBool,
     live: AtomicU64,
     ledger: Arc<Ledger>,
     /// The events in it, if it was there when the store was opened: logs that are packed still share
@@ -66,15 +69,21 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// The row with this running number, with no piece in it yet.
+    /// The row that will have this running number, with no piece in it yet.
     pub(super) fn new(number: u64, ledger: &Arc<Ledger>) -> Arc<Self> {
-        Self::with_marks(number, ledger, Vec::new())
+        let (durable, live, ledger) = (false.into(), 0.into(), Arc::clone(ledger));
+        Arc::new(Self { number, durable, live, ledger, marks: Box::default() })
     }
 
-    /// The same, having these events in it.
+    /// A row that is there, having these events in it.
     pub(super) fn with_marks(number: u64, ledger: &Arc<Ledger>, marks: Vec<Mark>) -> Arc<Self> {
-        let (live, ledger) = (AtomicU64::new(0), Arc::clone(ledger));
-        Arc::new(Self { number, live, ledger, marks: marks.into() })
+        let (durable, live, ledger) = (true.into(), 0.into(), Arc::clone(ledger));
+        Arc::new(Self { number, durable, live, ledger, marks: marks.into() })
+    }
+
+    /// Its commit has returned: from now on readers may see what is in it.
+    pub(super) fn set_durable(&self) {
+        self.durable.store(true, Release);
     }
 
     /// The events in it, if it was there when the store was opened.
@@ -153,6 +162,11 @@ impl Piece {
     pub(super) fn cold(row: &Arc<Row>, place: Place) -> Self {
         row.add(u64::from(place.len));
         Self { row: Arc::clone(row), place, hot: None }
+    }
+
+    /// Whether the row it is in is committed.
+    pub(super) fn is_durable(&self) -> bool {
+        self.row.durable.load(Acquire)
     }
 
     /// The number of the row it is in.

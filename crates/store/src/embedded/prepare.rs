@@ -6,14 +6,14 @@ use std::sync::Arc;
 use super::batch::{Aftermath, Batch};
 use super::cleanup::{self, JournalRow};
 use super::commit::Commit;
+use super::desk::Papers;
 use super::error::Fault;
 use super::journal::Header;
 use super::limits;
 use super::rows;
 use super::slot::{Touches, Trace};
-use super::writer::Writer;
 
-impl Writer {
+impl Papers {
     /// Completes the batch with notes, rows and survivors, and begins the next one. From here on it
     /// is plain data: what later requests change does not show in it.
     pub(super) fn prepare(&mut self) -> Result<(Commit, Aftermath), Fault> {
@@ -39,8 +39,11 @@ impl Writer {
         let mut batch = Batch::new(number + 1, &self.ledger);
         batch.records = mem::take(&mut self.spare);
         mem::swap(&mut self.batch, &mut batch);
-        let Batch { records, rows, deleted, audit, aftermath, .. } = batch;
-        let (requests, left_untidy) = (aftermath.answers.len(), false);
+        let Batch { row, records, rows, deleted, audit, mut aftermath, .. } = batch;
+        aftermath.row = Some(row);
+        let (requests, left_untidy) = (aftermath.requests(), false);
+        self.under_way = true;
+        self.tell_writer();
         let commit =
             Commit { number, requests, records, delete_up_to, deleted, rows, audit, left_untidy };
         Ok((commit, aftermath))

@@ -1,81 +1,67 @@
-//! Sends a batch on its way, and once it is durable lets readers see it and callers know.
+//! Makes the batch durable, and then lets readers see it and callers know.
 
 use std::mem;
+use std::sync::Arc;
 use std::time::Instant;
-
-use rejoin_core::log::Trimmed;
 
 use super::batch::Aftermath;
 use super::commit::Commit;
 use super::error::Fault;
 use super::index::IndexChange;
-use super::limits;
+use super::waiting::Sleepers;
 use super::writer::Writer;
 
 impl Writer {
-    /// Sends the batch on its way, or makes it durable at once if it is small.
+    /// Makes a commit of what has been applied, if that or tidying up needs one.
     pub(super) fn finish_batch(&mut self, tidy_up: bool) -> Result<(), Fault> {
-        if self.batch.requests() >= limits::LARGE_COMMIT {
-            return self.begin_commit();
+        let desk = Arc::clone(&self.desk);
+        let mut papers = desk.take()?;
+        papers.work_off();
+        if tidy_up || papers.batch.must_commit() {
+            let (commit, aftermath) = papers.prepare()?;
+            drop(papers);
+            return self.make(commit, aftermath);
         }
-        if tidy_up || self.batch.must_commit() {
-            let (mut commit, aftermath) = self.prepare()?;
-            let (started, requests) = (Instant::now(), commit.requests);
-            self.committer.database().make(&mut commit)?;
-            self.shared.measurements.committed(started.elapsed(), requests);
-            self.take_back(commit);
-            self.publish(aftermath);
-            self.committer.database().checkpoint_if_due()
-        } else {
-            let aftermath = mem::take(&mut self.batch.aftermath);
-            self.publish(aftermath);
-            Ok(())
-        }
-    }
-
-    fn begin_commit(&mut self) -> Result<(), Fault> {
-        debug_assert!(self.under_way.is_none(), "one at a time");
-        let (commit, aftermath) = self.prepare()?;
-        self.under_way = Some(aftermath);
-        self.committer.begin(commit)
-    }
-
-    /// If the commit under way is done, begins the next one if that is large as well, and tells
-    /// everybody about the one that is done.
-    pub(super) fn look_after_commit(&mut self, wait: bool) -> Result<(), Fault> {
-        let Some(commit) = self.committer.outcome(wait)? else { return Ok(()) };
-        let done = self.under_way.take();
-        if self.batch.requests() >= limits::LARGE_COMMIT {
-            self.begin_commit()?;
-        }
-        self.take_back(commit);
-        done.into_iter().for_each(|aftermath| self.publish(aftermath));
-        self.come_back.append(&mut self.put_off);
+        let mut aftermath = mem::take(&mut papers.batch.aftermath);
+        papers.tell_writer();
+        // The desk is kept: the batch that these sessions were changed in goes on.
+        self.publish(&mut aftermath);
+        drop(papers);
+        self.answer(aftermath);
         Ok(())
     }
 
-    /// Takes what a commit that is done leaves: its buffer serves the next one.
-    fn take_back(&mut self, commit: Commit) {
+    /// Makes a commit durable, and lets everybody know.
+    fn make(&mut self, mut commit: Commit, aftermath: Aftermath) -> Result<(), Fault> {
+        let aftermath = self.under_way.insert(aftermath);
+        let (started, requests) = (Instant::now(), commit.requests);
+        debug_assert_eq!(requests, aftermath.requests());
+        self.database.make(&mut commit)?;
+        self.shared.measurements.committed(started.elapsed(), requests);
         self.untidy = commit.left_untidy;
-        let mut records = commit.records;
-        records.clear();
-        self.spare = records;
+        if let Some(mut aftermath) = self.under_way.take() {
+            self.publish(&mut aftermath);
+            self.keep_to_bound()?;
+            self.answer(aftermath);
+        }
+        self.desk.take()?.commit_is_done(commit);
+        self.spill.keep_to_bound();
+        self.database.checkpoint_if_due()
     }
 
-    /// Lets readers see what was committed, and callers know.
-    fn publish(&mut self, aftermath: Aftermath) {
-        let Aftermath { touched, mut index_changes, moves, now, answers } = aftermath;
-        for moved in moves {
+    /// Lets readers see what was committed.
+    fn publish(&mut self, aftermath: &mut Aftermath) {
+        let Aftermath { row, touched, index_changes, moves, now, .. } = aftermath;
+        row.take().into_iter().for_each(|row| row.set_durable());
+        for moved in moves.drain(..) {
             moved.take_effect();
         }
-        for slot in touched {
+        for slot in touched.drain(..) {
             let session = &mut *slot.lock();
             let was = session.plan.reschedule.then(|| session.due()).flatten();
             let plan = session.reveal();
             if plan.settle {
-                let trimmed = session.state.settle(&self.shared.bounds, now);
-                session.unsaved |= trimmed != Trimmed::default();
-                self.shared.measurements.overflowed(trimmed.unacked);
+                self.shared.trim(session, *now);
             }
             self.shared.count_held(session);
             if plan.reschedule {
@@ -91,13 +77,25 @@ impl Writer {
             }
         }
         if !index_changes.is_empty() {
-            self.shared.index.apply(index_changes);
+            self.shared.index.apply(index_changes.drain(..));
         }
-        self.shared.keep_to_bound(&self.tables);
-        self.expected = self.shared.queue.length() + answers.len();
-        for answer in answers {
+    }
+
+    /// Has sessions give way if all of them together hold too much.
+    fn keep_to_bound(&self) -> Result<(), Fault> {
+        if self.shared.holds_too_much() {
+            self.shared.keep_to_bound(&self.desk.take()?.tables);
+        }
+        Ok(())
+    }
+
+    /// Lets callers know.
+    fn answer(&mut self, aftermath: Aftermath) {
+        self.expected = self.shared.queue.to_commit() + aftermath.requests();
+        let sleepers = self.sleepers.replace(aftermath.waiting.end(Ok(())));
+        for answer in aftermath.answers {
             answer.give(Ok(()));
         }
-        self.spill.keep_to_bound();
+        sleepers.into_iter().for_each(Sleepers::wake);
     }
 }

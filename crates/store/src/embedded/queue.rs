@@ -1,10 +1,10 @@
-//! The line of requests before the writer.
+//! The line of requests before the desk, and the place where the writer waits for work.
 //!
 //! It is bounded, and strictly first come, first served: a call that finds it full must not be
 //! overtaken by a later one, or a producer's second append would arrive before its first.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,12 +14,16 @@ use super::limits;
 use super::request::Request;
 use crate::contract::Unavailable;
 
-/// Where callers leave requests and the writer takes them.
+/// Where callers leave requests that they can't apply themselves.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     line: Mutex<Line>,
-    /// How many are in line, for the writer to look at without the lock.
-    length: AtomicUsize,
+    /// How many are in line or at the gate, to look at without the lock.
+    waiting: AtomicUsize,
+    /// How many requests have been applied and are in no commit yet.
+    applied: AtomicUsize,
+    /// Whether the writer sleeps.
+    asleep: AtomicBool,
     arrived: Condvar,
     /// Callers that found the line full wait here, in order; the first of them waits for `room`.
     gate: tokio::sync::Mutex<()>,
@@ -32,26 +36,13 @@ struct Line {
     bytes: usize,
     /// Callers at the gate. As long as there are any, nobody else may enter.
     at_gate: usize,
-    /// How many requests the writer sleeps for, if it sleeps.
-    wake_writer_at: Option<usize>,
-    /// Whether the commit that was under way is done.
-    nudged: bool,
     closed: Option<Unavailable>,
-}
-
-/// What the writer waits for.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Wait {
-    /// A request; for some patience, or without end.
-    ForRequests { patience: Option<Duration> },
-    /// The end of the commit that is under way, or enough requests to be worth looking at.
-    ForCommit,
 }
 
 /// Why the writer waits no longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
-    /// There are requests, or the commit that was under way is done.
+    /// There are requests, in line or applied.
     Requests,
     /// Its patience has run out.
     Nothing,
@@ -68,6 +59,7 @@ impl Queue {
         }
         if line.at_gate > 0 || !line.has_room() {
             line.at_gate += 1;
+            self.count(&line);
             return Ok(Some(AtGate { queue: self, request: Some(request) }));
         }
         self.enter(&mut line, request);
@@ -77,51 +69,54 @@ impl Queue {
     fn enter(&self, line: &mut Line, request: Request) {
         line.bytes += request.bytes();
         line.requests.push_back(request);
-        self.length.store(line.requests.len(), Ordering::Release);
-        if line.wake_writer_at.is_some_and(|enough| line.requests.len() >= enough) {
-            line.wake_writer_at = None;
+        self.count(line);
+        if self.asleep.load(Ordering::Relaxed) {
             self.arrived.notify_one();
         }
     }
 
-    /// Moves all that is in line into `backlog`, which is empty, once there is something.
-    pub(super) fn take(&self, backlog: &mut VecDeque<Request>, wait: Wait) -> Taken {
-        debug_assert!(backlog.is_empty());
-        let (enough, patience) = match wait {
-            Wait::ForRequests { patience } => {
-                self.look_for_request();
-                (1, patience)
-            }
-            Wait::ForCommit => (limits::LARGE_COMMIT, None),
-        };
+    /// So many requests have been applied and are in no commit yet.
+    pub(super) fn applied(&self, requests: usize) {
+        // Either the writer sees this before it falls asleep, or it is seen here that it sleeps.
+        self.applied.store(requests, Ordering::SeqCst);
+        if requests > 0 && self.asleep.load(Ordering::SeqCst) {
+            drop(self.lock()); // it is not just between looking and sleeping
+            self.arrived.notify_one();
+        }
+    }
+
+    /// Waits until there is something to commit or to apply; says `nothing_comes` before it sleeps.
+    pub(super) fn wait(&self, patience: Option<Duration>, nothing_comes: impl FnOnce()) -> Taken {
+        if !self.look_for_work() {
+            nothing_comes();
+        }
         let mut line = self.lock();
         let mut timed_out = false;
-        while line.requests.len() < enough && line.closed.is_none() && !line.nudged && !timed_out {
-            line.wake_writer_at = Some(enough);
+        self.asleep.store(true, Ordering::SeqCst);
+        while !self.has_work(&line) && line.closed.is_none() && !timed_out {
             (line, timed_out) = self.sleep(line, patience);
         }
-        line.wake_writer_at = None;
-        line.nudged = false;
-        self.empty(&mut line, backlog);
+        self.asleep.store(false, Ordering::Relaxed);
         if line.closed.is_some() {
             Taken::Closed
-        } else if timed_out && backlog.is_empty() {
-            Taken::Nothing
-        } else {
+        } else if self.has_work(&line) {
             Taken::Requests
+        } else {
+            Taken::Nothing
         }
+    }
+
+    fn has_work(&self, line: &Line) -> bool {
+        !line.requests.is_empty() || self.applied.load(Ordering::SeqCst) > 0
     }
 
     /// Moves all that is in line into `backlog`, which is empty.
-    pub(super) fn take_at_once(&self, backlog: &mut VecDeque<Request>) {
+    pub(super) fn take(&self, backlog: &mut VecDeque<Request>) {
         debug_assert!(backlog.is_empty());
-        self.empty(&mut self.lock(), backlog);
-    }
-
-    fn empty(&self, line: &mut Line, backlog: &mut VecDeque<Request>) {
+        let mut line = self.lock();
         std::mem::swap(&mut line.requests, backlog);
         line.bytes = 0;
-        self.length.store(0, Ordering::Release);
+        self.count(&line);
         if line.at_gate > 0 {
             self.room.notify_one();
         }
@@ -142,15 +137,20 @@ impl Queue {
         }
     }
 
-    /// Wakes the writer if it waits for the commit that is under way.
-    pub(super) fn nudge(&self) {
-        self.lock().nudged = true;
-        self.arrived.notify_one();
+    /// How many are in line or at the gate: a caller may not go past them. Never none once the queue is
+    /// closed.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Acquire)
     }
 
-    /// How many requests are in line.
-    pub(super) fn length(&self) -> usize {
-        self.length.load(Ordering::Acquire)
+    /// How many requests the next commit would have.
+    pub(super) fn to_commit(&self) -> usize {
+        self.waiting() + self.applied.load(Ordering::Relaxed)
+    }
+
+    fn count(&self, line: &Line) {
+        let closed = usize::from(line.closed.is_some());
+        self.waiting.store(line.requests.len() + line.at_gate + closed, Ordering::Release);
     }
 
     /// Refuses every later request. Those in line are dropped, which tells their callers.
@@ -158,17 +158,19 @@ impl Queue {
         let mut line = self.lock();
         line.closed.get_or_insert_with(|| why.clone());
         line.requests = VecDeque::new();
+        self.count(&line);
         self.arrived.notify_one();
         self.room.notify_one();
     }
 
     /// Looks on for a moment: waking the writer costs a single caller more than the wait. Whoever was
     /// just answered may need this very processor to come back.
-    fn look_for_request(&self) {
+    fn look_for_work(&self) -> bool {
         let started = Instant::now();
-        while self.length() == 0 && started.elapsed() < limits::SPIN {
+        while self.to_commit() == 0 && started.elapsed() < limits::SPIN {
             std::thread::yield_now();
         }
+        self.to_commit() > 0
     }
 
     fn lock(&self) -> MutexGuard<'_, Line> {
@@ -214,6 +216,7 @@ impl Drop for AtGate<'_> {
     fn drop(&mut self) {
         let mut line = self.queue.lock();
         line.at_gate -= 1;
+        self.queue.count(&line);
         if line.at_gate > 0 {
             self.queue.room.notify_one(); // the next one's turn: it looks for itself
         }

@@ -2,11 +2,12 @@
 //! retention in sessions that nothing happens to.
 //!
 //! Both change a session without a commit: trims may be lost in a crash, which only offers again what
-//! the client has. A session that a commit under way has changed is left alone until that is done.
+//! the client has. A session that was changed since its last commit is left alone until that is done.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use rejoin_core::log::Trimmed;
 use rejoin_core::state::Shed;
 use rejoin_core::{SessionId, Timestamp};
 
@@ -23,13 +24,26 @@ impl Shared {
         session.buffered = held;
     }
 
-    /// Has sessions give way if all of them together hold too much. To be called by the writer.
-    pub(super) fn keep_to_bound(&self, tables: &Tables) {
+    /// Lets go of what the out log of a session has too much of.
+    pub(super) fn trim(&self, session: &mut Session, now: Timestamp) {
+        let trimmed = session.state.settle(&self.bounds, now);
+        session.unsaved |= trimmed != Trimmed::default();
+        self.measurements.overflowed(trimmed.unacked);
+    }
+
+    /// Whether all sessions together hold too much.
+    pub(super) fn holds_too_much(&self) -> bool {
+        self.excess() > 0
+    }
+
+    fn excess(&self) -> usize {
         let buffered = self.measurements.buffered_bytes.load(Ordering::Relaxed);
-        let excess = relief::excess(buffered, self.max_buffered_bytes);
-        if excess == 0 {
-            return;
-        }
+        relief::excess(buffered, self.max_buffered_bytes)
+    }
+
+    /// Has sessions give way until they do no longer. To be called by the writer.
+    pub(super) fn keep_to_bound(&self, tables: &Tables) {
+        let excess = self.excess();
         let ranked = tables.by_id.values().filter_map(|slot| {
             let session = slot.lock_packed();
             let may_give = session.buffered > 0 && !session.plan.changed;

@@ -1,11 +1,11 @@
-//! What callers ask of the writer, and how they are answered.
+//! What callers ask for, and how they are answered.
 
 use std::fmt;
 
 use rejoin_core::record::Record;
 use rejoin_core::state::{
-    Append, AppendRefused, Appended, Create, Enter, EnterRefused, Entered, NewEvent, Restore,
-    RestoreRefused, SessionState,
+    Append, AppendRefused, Appended, Create, Enter, EnterRefused, Entered, Restore, RestoreRefused,
+    SessionState,
 };
 use rejoin_core::{InSeq, SessionId, Timestamp};
 use tokio::sync::oneshot;
@@ -18,9 +18,9 @@ use crate::contract::{Body, CreateRefused, Failure, Unavailable};
 /// Where the answer to a request goes.
 pub(super) type Reply<T, E> = oneshot::Sender<Result<T, E>>;
 
-/// One thing to be done by the writer.
+/// One thing to be done.
 pub(super) enum Request {
-    Append(SessionId, Append<Body>, Reply<AppendDone, Failure<AppendRefused>>),
+    Append(SessionId, Append<Body>, Reply<Appended, Failure<AppendRefused>>),
     Enter(SessionId, Entering, Reply<Entered, Failure<EnterRefused>>),
     Change(SessionId, Change),
     Create(Box<Create>, Reply<Record, Failure<CreateRefused>>),
@@ -30,13 +30,6 @@ pub(super) enum Request {
     /// Events have gone without a commit: the writer looks whether rows of the journal may go too.
     TidyUp(Reply<(), Unavailable>),
     Close(Reply<(), Unavailable>),
-}
-
-/// Events are in the log. Their vector goes back empty to the thread that made it: freeing what
-/// another thread has allocated is the dearest part of an append otherwise.
-pub(super) struct AppendDone {
-    pub(super) appended: Appended,
-    pub(super) emptied: Vec<NewEvent<Body>>,
 }
 
 /// A message, and who wants to know its number before it is durable.
@@ -61,7 +54,7 @@ type ApplyChange =
 /// An answer that is given once the commit has returned. A refusal waits as well: it may be due to
 /// something that is not durable yet.
 pub(super) enum Answer {
-    Append(Reply<AppendDone, Failure<AppendRefused>>, Result<AppendDone, Failure<AppendRefused>>),
+    Append(Reply<Appended, Failure<AppendRefused>>, Result<Appended, Failure<AppendRefused>>),
     Enter(Reply<Entered, Failure<EnterRefused>>, Result<Entered, Failure<EnterRefused>>),
     Other(Box<dyn FnOnce(Result<(), Unavailable>) + Send + 'static>),
 }

@@ -1,10 +1,14 @@
-//! One session in memory: its state as the writer has it, and the view that readers may have of it.
+//! One session in memory: its state as of the last change, and the view that readers may have of it.
 //!
-//! The writer applies a change before it is durable. Until the commit has returned, readers must not
+//! A change is applied before it is durable. Until the commit has returned, readers must not
 //! see it: a client that saw an event which a crash takes back would later drop a real one. So events
 //! at the end of the out log are counted until they are committed, and before any other change what
 //! readers see is put aside. A lock is held for the moment of a look or a change, never during a
 //! commit.
+//!
+//! Most changes only add events. Those need not be looked at again when the commit has returned: the
+//! row that the newest event is in says whether it is durable, and whoever looks at the session next
+//! finds out. All others are listed, for the writer to go through.
 
 use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +24,7 @@ use super::journal::{Key, Numbers};
 use super::packed::PackedLog;
 use super::piece::Piece;
 
-/// A session, shared between the writer and the readers.
+/// A session, shared between callers, the writer and the readers.
 #[derive(Debug)]
 pub(super) struct Slot(Mutex<Session>);
 
@@ -48,6 +52,8 @@ pub(super) struct Session {
     pub(super) buffered: u64,
     /// Whether something is known of it that no file says, and need not: an ack, a trim.
     pub(super) unsaved: bool,
+    /// Whether requests for it were put off.
+    pub(super) waited_for: bool,
     /// What the commit that is being made does with it.
     pub(super) plan: Plan,
     /// Events that were appended since the last commit, and their bytes.
@@ -61,6 +67,8 @@ pub(super) struct Session {
 pub(super) struct Plan {
     /// Whether it was changed since the last commit.
     pub(super) changed: bool,
+    /// Whether the writer goes through it afterwards. If not, only events were added.
+    pub(super) listed: bool,
     /// What is written of it.
     pub(super) trace: Trace,
     /// Whether the out log is trimmed afterwards.
@@ -135,6 +143,7 @@ impl Slot {
             counted: false,
             buffered: 0,
             unsaved: false,
+            waited_for: false,
             plan: Plan::default(),
             uncommitted: (0, 0),
             aside: None,
@@ -152,7 +161,9 @@ impl Slot {
     /// look at every session.
     pub(super) fn lock_packed(&self) -> MutexGuard<'_, Session> {
         // After a panic of the writer, what was put aside is still the truth.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut session = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        session.catch_up();
+        session
     }
 }
 
@@ -214,6 +225,30 @@ impl Session {
     pub(super) fn hide_event(&mut self, bytes: usize) {
         self.uncommitted.0 += 1;
         self.uncommitted.1 += bytes as u32;
+    }
+
+    /// Whether requests for it must wait, while a commit is under way and `next` is being put together:
+    /// that commit has changed it, or others that came before wait still.
+    pub(super) fn must_wait(&self, next: u64) -> bool {
+        self.waited_for || (self.plan.changed && self.touched < next)
+    }
+
+    /// Readers see the events that were added, if their commit has returned.
+    fn catch_up(&mut self) {
+        let unlisted = self.plan.changed && !self.plan.listed;
+        if unlisted && self.state.out.newest().is_some_and(|event| event.body.is_durable()) {
+            self.reveal();
+        }
+    }
+
+    /// Whether events were added, and a trim can only take away what is committed, if nothing else was
+    /// changed.
+    pub(super) fn may_be_trimmed(&self, bounds: &LogBounds) -> bool {
+        let SessionState { out, .. } = &self.state;
+        let (events, bytes) = self.uncommitted;
+        let committed = Seq::new(out.head().get() - u64::from(events));
+        let fits = events as usize <= bounds.events && bytes as usize <= bounds.bytes;
+        events > 0 && fits && !out.holds_results() && self.state.grows_old() <= committed
     }
 
     /// The commit has returned: readers see everything, and the plan is carried out by the caller.

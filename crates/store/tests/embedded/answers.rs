@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::support::{body, creation, events_from, open_whole, record, session_id};
 
-/// Enough for commits that are made on a thread of their own, while others are applied.
+/// Enough for commits that wait for nobody, while others are applied.
 const CALLERS: u64 = 600;
 
 /// Callers that all stop at once: what was applied while the last large commit was under way is

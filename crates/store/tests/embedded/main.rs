@@ -10,5 +10,6 @@ mod damage;
 mod kill;
 mod like_memory;
 mod private;
+mod races;
 mod sentences;
 mod support;
