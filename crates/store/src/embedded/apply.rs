@@ -71,7 +71,7 @@ impl Papers {
             Request::Enter(_, Entering { enter, early }, reply) => {
                 let outcome = self.enter(slot, enter);
                 let told = foretell(early, &outcome);
-                self.batch.patient += usize::from(told); // what the agent says of it may share the commit
+                self.batch.aftermath.patient += usize::from(told); // what the agent says of it may share the commit
                 Answer::Enter(reply, outcome)
             }
             Request::Change(_, change) => self.change(slot, change),

@@ -35,8 +35,6 @@ pub(super) struct Batch {
     pub(super) unnoted: Vec<Key>,
     /// Whether message ids are in the row.
     pub(super) has_ids: bool,
-    /// Requests that may wait a moment for others to share the commit with.
-    pub(super) patient: usize,
     /// What is to be done once it is durable.
     pub(super) aftermath: Aftermath,
 }
@@ -58,6 +56,8 @@ pub(super) struct Aftermath {
     pub(super) answers: Vec<Answer>,
     /// Who waits for it to be done.
     pub(super) waiting: Waiting,
+    /// How many of all these may wait a moment for others to share the commit with.
+    pub(super) patient: usize,
 }
 
 impl Aftermath {
@@ -102,7 +102,6 @@ impl Batch {
             audit: Vec::new(),
             unnoted: Vec::new(),
             has_ids: false,
-            patient: 0,
             aftermath: Aftermath::default(),
         }
     }

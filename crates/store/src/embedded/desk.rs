@@ -3,8 +3,9 @@
 //! applying, on their own processors and also while a commit is under way, and the writer's thread has
 //! the disk to see to.
 //!
-//! No caller ever waits for the desk: the writer has it for longer at times, and a caller that finds it
-//! taken stands in line ([`Queue`](super::queue::Queue)).
+//! No caller sleeps for the desk: the writer has it for longer at times, and a caller that does not get
+//! it in a moment stands in line ([`Queue`](super::queue::Queue)). Whoever has it next works the line
+//! off first, so that nobody is overtaken.
 //!
 //! Requests for a session that the commit under way has changed are put off until that is published:
 //! so every session is in at most one commit that is not durable yet, and readers' view of it is simple.
@@ -99,6 +100,7 @@ impl Desk {
     }
 
     /// Takes a request, or gives it back: it must stand in line.
+    #[allow(clippy::result_large_err, reason = "no error: it is asked for in another way then")]
     pub(super) fn accept(&self, request: Request) -> Result<(), Request> {
         let Some(mut papers) = self.look_for_it() else { return Err(request) };
         papers.work_off();
@@ -111,6 +113,7 @@ impl Desk {
     }
 
     /// Applies an append at once, or gives it back: it must go the way of all requests.
+    #[allow(clippy::result_large_err, reason = "no error: it is asked for in another way then")]
     pub(super) fn append(
         &self,
         id: &SessionId,
@@ -142,24 +145,26 @@ impl Desk {
 impl Papers {
     /// Applies what is in line, as far as the batch takes it.
     pub(super) fn work_off(&mut self) {
-        loop {
-            if self.backlog.is_empty() && self.shared.queue.waiting() > 0 {
-                self.shared.queue.take(&mut self.backlog);
-            }
-            let Some(request) = self.backlog.pop_front() else { return };
-            if self.takes(&request) {
+        if self.has_line() {
+            while let Some(request) = self.next_in_line() {
                 self.place(request);
-            } else {
-                self.backlog.push_front(request);
-                return;
             }
+            self.tell_writer();
         }
+    }
+
+    fn next_in_line(&mut self) -> Option<Request> {
+        if self.backlog.is_empty() {
+            self.shared.queue.take(&mut self.backlog);
+        }
+        let next = self.backlog.front().is_some_and(|request| self.takes(request));
+        if next { self.backlog.pop_front() } else { None }
     }
 
     /// Says how much there is for the writer to do.
     pub(super) fn tell_writer(&self) {
         let all = self.batch.requests() + self.closing.len();
-        self.shared.queue.applied(all, all - self.batch.patient);
+        self.shared.queue.applied(all, all - self.batch.aftermath.patient);
     }
 
     /// A commit is published: what was put off for it comes before all that is in line.
@@ -177,7 +182,6 @@ impl Papers {
             self.backlog.push_front(request);
         }
         self.work_off();
-        self.tell_writer();
     }
 
     /// Drops every request, which tells its caller, and takes no more: the writer has gone.
@@ -200,7 +204,8 @@ impl Papers {
 
     /// Whether the batch takes this request.
     fn takes(&self, request: &Request) -> bool {
-        !self.is_full() && !(self.under_way && request.needs_quiet())
+        let too_early = self.under_way && request.needs_quiet();
+        !too_early && !self.is_full()
     }
 
     fn is_full(&self) -> bool {

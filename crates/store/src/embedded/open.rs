@@ -87,10 +87,11 @@ pub struct OpenReport {
     pub kept: Option<PathBuf>,
 }
 
+/// What an open store consists of, and what was found.
+type Opened = (Arc<Shared>, Arc<Desk>, JoinHandle<()>, OpenReport);
+
 /// See [`super::EmbeddedStore::open`].
-pub(super) fn open(
-    mut options: Options,
-) -> Result<(Arc<Shared>, Arc<Desk>, JoinHandle<()>, OpenReport), OpenError> {
+pub(super) fn open(mut options: Options) -> Result<Opened, OpenError> {
     let files = Files::in_directory(&options.directory);
     let of_io = |error| OpenError::of_io(error, &files.directory);
     private::make_directory(&files.directory).map_err(of_io)?;
