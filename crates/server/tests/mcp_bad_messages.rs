@@ -122,6 +122,9 @@ async fn a_batch_with_one_id_twice_or_with_too_many_messages_is_refused_as_a_who
     for batch in [twice, many] {
         assert_eq!(peer.post(&batch).send().await.expect(400)["error"]["code"], -32600);
     }
+    let alone = json!([common::mcp::initialize(WITH_BATCHES)]);
+    let begun = posting(web.post("/mcp"), &alone).send().await;
+    assert_eq!(begun.expect(400)["error"]["code"], -32600, "`initialize` is part of no batch");
     goes_on(&fake, &peer).await;
 }
 

@@ -52,7 +52,7 @@ pub(super) async fn post(
         return modern::post(client, &front, &headers, accepts, messages, batch).await;
     }
     let begins = messages.iter().any(|message| message.method() == Some(INITIALIZE));
-    if begins && messages.len() > 1 {
+    if begins && batch {
         return Err(McpFailure::bad("`initialize` comes alone"));
     }
     if begins {
