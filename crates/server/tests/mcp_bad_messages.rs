@@ -111,6 +111,112 @@ async fn stateless(web: &Web, id: &Value) -> Value {
     request.header("mcp-method", "ping").send().await.expect(400)
 }
 
+#[tokio::test]
+async fn a_batch_with_one_id_twice_or_with_too_many_messages_is_refused_as_a_whole() {
+    let fake = Fake::new();
+    let web = fake.serve(Setup::open()).await;
+    let peer = Peer::begin(&web, WITH_BATCHES).await;
+    let bad = |id: u64| call(id, json!({ "bad": true }));
+    let twice = json!([bad(1), bad(2), bad(1)]);
+    let many = Value::from((0..101).map(bad).collect::<Vec<_>>());
+    for batch in [twice, many] {
+        assert_eq!(peer.post(&batch).send().await.expect(400)["error"]["code"], -32600);
+    }
+    let alone = json!([common::mcp::initialize(WITH_BATCHES)]);
+    let begun = posting(web.post("/mcp"), &alone).send().await;
+    assert_eq!(begun.expect(400)["error"]["code"], -32600, "`initialize` is part of no batch");
+    goes_on(&fake, &peer).await;
+}
+
+/// What has been entered runs, so that it must be answered; only the rest is refused.
+#[tokio::test]
+async fn of_a_batch_that_finds_no_room_each_request_is_answered() {
+    let fake = Fake::new();
+    let web = fake.serve(Setup::open()).await;
+    let peer = Peer::begin(&web, WITH_BATCHES).await;
+    for accept in ["application/json", "text/event-stream"] {
+        let gate = format!("gate for {accept}").replace('/', "-");
+        let large = |id: u64| call(id, json!({ "gate": gate, "much": "x".repeat(3 << 19) }));
+        let batch = json!([large(1), large(2), large(3), large(4)]);
+        let asked = tokio::spawn(peer.post(&batch).header("accept", accept).send());
+        fake.until_told(&gate).await;
+        fake.open(&gate);
+        let answer = asked.await.unwrap();
+        let text = String::from_utf8_lossy(&answer.body).into_owned();
+        assert_eq!(answer.status, 200, "{text}");
+        let told = |id: u64, what: &str| {
+            let answers = text.split("\"jsonrpc\"").filter(|part| part.contains(what));
+            answers.filter(|part| part.replace(' ', "").contains(&format!("\"id\":{id},"))).count()
+        };
+        assert_eq!([1, 2, 3, 4].map(|id| told(id, "\"result\"")), [1, 1, 0, 0], "{text}");
+        assert_eq!([1, 2, 3, 4].map(|id| told(id, "-32002")), [0, 0, 1, 1], "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_is_cancelled_is_accepted_for_a_client_that_takes_no_stream() {
+    let fake = Fake::new();
+    let web = fake.serve(Setup::open()).await;
+    let peer = Peer::begin(&web, WITH_BATCHES).await;
+    let cancelled = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 5 } });
+    for body in
+        [call(5, json!({ "gate": "never" })), json!([call(5, json!({ "gate": "not-ever" }))])]
+    {
+        let words = if body.is_array() { "not-ever" } else { "never" };
+        let asked = tokio::spawn(peer.post(&body).header("accept", "application/json").send());
+        fake.until_told(words).await;
+        assert_eq!(peer.post(&cancelled).send().await.status, 202);
+        let answer = asked.await.unwrap();
+        assert_eq!((answer.status, answer.body.len()), (202, 0));
+    }
+}
+
+#[tokio::test]
+async fn a_head_opens_no_stream_and_ends_none() {
+    let fake = Fake::new();
+    let web = fake.serve(Setup::open()).await;
+    let peer = Peer::begin(&web, NEWEST).await;
+    let mut general = peer.get().stream().await;
+    general.next().await.unwrap();
+    let head = web.request("HEAD", "/mcp").header("mcp-session-id", &peer.session);
+    assert_eq!(head.header("accept", "text/event-stream").send().await.status, 405);
+    let sessions = web.store.count(None).await.unwrap();
+    assert_eq!(web.request("HEAD", "/sse").send().await.status, 405);
+    assert_eq!(web.store.count(None).await.unwrap(), sessions, "none was made");
+    let news = json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" });
+    peer.call(1, json!({ "later": [news] })).await.answer(1).await;
+    assert_eq!(general.message().await.data["method"], "notifications/tools/list_changed");
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_is_not_too_large_and_two_sessions_are_none() {
+    let fake = Fake::new();
+    let web = fake.serve(Setup::open()).await;
+    let peer = Peer::begin(&web, NEWEST).await;
+    let ping = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" });
+    let chunks = peer.post(&ping).body("zz\r\n").header("transfer-encoding", "chunked");
+    assert_eq!(chunks.send().await.expect(400)["error"]["code"], -32700);
+    let other = Peer::begin(&web, NEWEST).await;
+    let twice = peer.post(&ping).header("Mcp-Session-ID", &other.session);
+    assert_eq!(twice.send().await.expect(400)["error"]["code"], -32600);
+    goes_on(&fake, &peer).await;
+}
+
+/// A session's record is held in memory, and shown in lists.
+#[tokio::test]
+async fn of_a_client_that_says_much_of_itself_its_record_has_the_beginning() {
+    let fake = Fake::new();
+    let web = fake.serve(Setup::open()).await;
+    let mut hello = common::mcp::initialize(NEWEST);
+    hello["params"]["clientInfo"]["name"] = "n".repeat(1 << 20).into();
+    let mut stream = posting(web.post("/mcp"), &hello).stream().await;
+    assert!(stream.answer(0).await["result"].is_object());
+    let id = rejoin::core::SessionId::parse(stream.header("mcp-session-id").unwrap()).unwrap();
+    let record = web.store.session(&id).await.unwrap().unwrap();
+    let client: Value = serde_json::from_str(&record.about.client).unwrap();
+    assert_eq!(client, json!({ "name": "n".repeat(256), "version": "1" }));
+}
+
 /// How many lines the server behind was told.
 fn told(fake: &Fake) -> usize {
     fake.told().len()

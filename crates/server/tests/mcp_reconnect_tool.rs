@@ -5,6 +5,8 @@
 
 mod common;
 
+use std::time::Duration;
+
 use common::mcp::{Peer, posting, request, until_covered};
 use common::until;
 use common::web::{Setup, Web, later, word};
@@ -16,11 +18,14 @@ use serde_json::{Value, json};
 
 const NEWEST: &str = "2025-11-25";
 
+/// A stream says that often that it has nothing to say.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
 /// The built-in server, for alice and bob.
 async fn serve() -> Web {
     let keyed = Setup::keyed();
     let mcp = McpSettings { session_tools: true, ..McpSettings::default() };
-    let web = WebSettings { mcp, ..keyed.web };
+    let web = WebSettings { mcp, sse_keep_alive: KEEP_ALIVE, ..keyed.web };
     let gateway = Gateway::built_in().session_tools(true);
     Setup { web, mcp: Some(gateway), ..keyed }.start().await
 }
@@ -244,4 +249,20 @@ async fn what_a_stateless_client_has_been_given_waits_for_it_no_more() {
     let result = stateless(&web, "reconnect_session", arguments).await;
     let told: Value = serde_json::from_str(&word(&result["content"][0]["text"])).unwrap();
     assert_eq!((&told["success"], &told["waiting"]), (&json!(true), &json!([])));
+}
+
+#[tokio::test]
+async fn a_stream_that_is_resumed_under_the_other_name_is_live() {
+    let web = serve().await;
+    let lost = Peer::begin_as(&web, NEWEST, Some("alice")).await;
+    let token = token(&lost).await;
+    let peer = Peer::begin_as(&web, NEWEST, Some("alice")).await;
+    assert_eq!(reconnect(&peer, 1, &lost.session, &token).await["success"], true);
+    let slow = json!({ "name": "slow_echo", "arguments": { "text": "x", "delay_ms": 300 } });
+    let mut asked = peer.post(&request(2, "tools/call", slow)).stream().await;
+    let place = asked.next().await.unwrap().id;
+    drop(asked);
+    let mut resumed = peer.resume(&place).stream().await;
+    let answer = tokio::time::timeout(KEEP_ALIVE / 2, resumed.answer(2)).await;
+    assert!(answer.expect("it is told at once, not with the next comment")["result"].is_object());
 }

@@ -43,6 +43,13 @@ impl McpFailure {
     }
 }
 
+impl McpFailure {
+    /// What a client is told.
+    pub(super) fn body(&self) -> String {
+        error_response(self.id.as_ref(), &self.error)
+    }
+}
+
 impl From<Denial> for McpFailure {
     fn from(denial: Denial) -> Self {
         let sentence = denial.sentence();
@@ -75,7 +82,7 @@ impl From<Denial> for McpFailure {
 
 impl IntoResponse for McpFailure {
     fn into_response(self) -> Response {
-        let body = error_response(self.id.as_ref(), &self.error);
+        let body = self.body();
         let mut response =
             (self.status, [(CONTENT_TYPE, "application/json")], body).into_response();
         if let Some(wait) = self.retry_after {

@@ -72,7 +72,8 @@ async fn resume(
     if ends && owed.is_empty() {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    let sessions = front.service.sessions();
+    // What it is named by may be another name of a session that its client went over to.
+    let (sessions, id) = (front.service.sessions(), record.id());
     let watch = sessions.watch(id);
     let hub = sessions.hubs().of(id);
     let anew = hub.is_read(&stream) || !hub.has_readers();

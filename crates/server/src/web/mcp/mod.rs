@@ -82,11 +82,16 @@ const OVER: Transport = Transport::StreamableHttp;
 
 /// The routes.
 pub(super) fn routes(settings: &McpSettings) -> Router<Arc<Front>> {
-    let calls = post(post::post).get(get::get).delete(delete);
+    let calls = post(post::post).get(get::get).delete(delete).head(no_head);
     Router::new()
         .route("/mcp", calls)
         .merge(legacy::routes())
         .layer(DefaultBodyLimit::max(settings.max_bytes))
+}
+
+/// A HEAD would open a stream to say nothing, and end the one that its client has.
+async fn no_head() -> StatusCode {
+    StatusCode::METHOD_NOT_ALLOWED
 }
 
 /// Ends a session.

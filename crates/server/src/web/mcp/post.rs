@@ -12,20 +12,26 @@ use axum::response::{IntoResponse as _, Response};
 use rejoin_core::log::EntryKind;
 use rejoin_core::record::{Kind as SessionKind, Record};
 use rejoin_core::{InSeq, SessionId};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::event_id::Owed;
 use super::feed::{Beginning, Feed, Next};
-use super::request::{Accepts, Client, messages, not_acceptable, too_large};
+use super::request::{Accepts, Client, messages, not_acceptable, not_read};
 use super::{McpFailure, OVER, SESSION_ID, modern, sse};
 use crate::mcp::logged::{Entry, StreamName};
-use crate::mcp::message::{Kind, Message, RequestId, RpcError, code};
+use crate::mcp::message::{Kind, Message, RequestId, RpcError, code, read};
 use crate::mcp::{WITH_BATCHES, is_primed, uses_token};
 use crate::random;
 use crate::service::{Denial, Service};
 use crate::sessions::Sessions;
 use crate::web::Front;
+
+/// Bytes of what a client says of itself that are kept in a session's record …
+const MOST_ABOUT: usize = 4 * 1024;
+
+/// … and if it says more, characters of its name and of its version.
+const MOST_NAME: usize = 256;
 
 /// The request with which a client begins.
 const INITIALIZE: &str = "initialize";
@@ -40,13 +46,13 @@ pub(super) async fn post(
     if !accepts.events && !accepts.json {
         return Err(not_acceptable("Accept must name application/json or text/event-stream"));
     }
-    let body = body.map_err(|_| too_large(&front))?;
+    let body = body.map_err(|why| not_read(&front, &why))?;
     let (messages, batch) = messages(&headers, &body)?;
     if modern::is_modern(&headers, &body) {
         return modern::post(client, &front, &headers, accepts, messages, batch).await;
     }
     let begins = messages.iter().any(|message| message.method() == Some(INITIALIZE));
-    if begins && messages.len() > 1 {
+    if begins && batch {
         return Err(McpFailure::bad("`initialize` comes alone"));
     }
     if begins {
@@ -87,9 +93,9 @@ async fn initialize(
         return Err(McpFailure::bad("`initialize` is a request, so it has an id"));
     };
     let hello: Hello<'_> = messages[0].read_params();
-    let about = hello.client_info.map_or("{}", RawValue::get);
+    let about = about(hello.client_info);
     let primed = is_primed(&hello.protocol_version);
-    let made = front.service.create(&client.visitor, SessionKind::Mcp, about, None).await;
+    let made = front.service.create(&client.visitor, SessionKind::Mcp, &about, None).await;
     let record = made.map_err(|denial| McpFailure::from(denial).answering(Some(id)))?;
     let name = HeaderValue::from_str(record.id().as_str());
     let call = Call { front, client, record, accepts, batch: false, primed };
@@ -98,6 +104,24 @@ async fn initialize(
         response.headers_mut().insert(HeaderName::from_static(SESSION_ID), name);
     }
     Ok(response)
+}
+
+/// What a session is known by in lists, of what its client says of itself. All of that is stored with the
+/// handshake; this is held in memory for every session.
+pub(super) fn about(client: Option<&RawValue>) -> String {
+    #[derive(Default, Deserialize, Serialize)]
+    #[serde(default)]
+    struct Short {
+        name: String,
+        version: String,
+    }
+    let Some(client) = client else { return "{}".to_owned() };
+    if client.get().len() <= MOST_ABOUT {
+        return client.get().to_owned();
+    }
+    let Short { name, version } = read(Some(client));
+    let cut = |text: String| text.chars().take(MOST_NAME).collect();
+    serde_json::to_string(&Short { name: cut(name), version: cut(version) }).unwrap_or_default()
 }
 
 /// Messages that came together.
@@ -128,7 +152,7 @@ impl Call<'_> {
         let hub = sessions.hubs().of(self.record.id());
         let present = hub.enter(sessions, &self.record, OVER, false).await;
         let watch = sessions.watch(self.record.id());
-        let owed = self.enter(messages, &stream).await?;
+        let Entered { owed, refused } = self.enter(messages, &stream).await?;
         let cursor = self.record.head; // whatever answers it comes after that
         let beginning =
             Beginning { stream, cursor, owed, ends: true, suspects_loss: false, present, watch };
@@ -137,9 +161,11 @@ impl Call<'_> {
         if self.accepts.events {
             let retry = self.front.settings.mcp.retry;
             let priming = self.primed.then(|| sse::priming(&feed, retry));
-            return Ok(sse::respond(feed, priming, None));
+            let refused: Vec<_> = refused.into_iter().map(|text| (feed.place(), text)).collect();
+            let first = (!refused.is_empty()).then_some(Next::Messages(refused));
+            return Ok(sse::respond(feed, priming, first));
         }
-        answer_as_json(feed, self.batch).await
+        answer_as_json(feed, refused, self.batch).await
     }
 
     /// While the server goes down no new call begins.
@@ -153,22 +179,46 @@ impl Call<'_> {
         open.map_err(|denial| McpFailure::from(denial).answering(id))
     }
 
-    /// Enters messages in the in log, and says which of them are owed an answer.
-    async fn enter(&self, messages: Vec<Message>, stream: &StreamName) -> Result<Owed, McpFailure> {
+    /// Enters messages in the in log. What was entered of a batch runs, so if there is no room for the rest
+    /// each request of that is refused by itself.
+    async fn enter(
+        &self,
+        messages: Vec<Message>,
+        stream: &StreamName,
+    ) -> Result<Entered, McpFailure> {
         let sessions = self.front.service.sessions();
-        let mut owed = Owed::new();
-        for message in messages {
+        let mut entered = Entered::default();
+        let mut full: Option<Denial> = None;
+        for (index, message) in messages.into_iter().enumerate() {
             let id = request_id(&message);
             let entering = Entering { stream, from: self.client.visitor.address };
-            let entered = enter(sessions, self.record.id(), message, entering).await;
-            let in_seq =
-                entered.map_err(|denial| McpFailure::from(denial).answering(id.as_ref()))?;
-            if let Some(id) = id {
-                owed.insert(in_seq, id);
+            let outcome = match full.clone() {
+                Some(denial) => Err(denial),
+                None => enter(sessions, self.record.id(), message, entering).await,
+            };
+            match (outcome, id) {
+                (Ok(in_seq), id) => entered.owed.extend(id.map(|id| (in_seq, id))),
+                (Err(denial), id) if index == 0 => {
+                    return Err(McpFailure::from(denial).answering(id.as_ref()));
+                }
+                (Err(denial), id) => {
+                    let refusal = McpFailure::from(denial.clone()).answering(id.as_ref());
+                    entered.refused.extend(id.map(|_| refusal.body()));
+                    full = Some(denial);
+                }
             }
         }
-        Ok(owed)
+        Ok(entered)
     }
+}
+
+/// What became of messages that came together.
+#[derive(Default)]
+struct Entered {
+    /// Those that are owed an answer.
+    owed: Owed,
+    /// Answers to those that were not entered.
+    refused: Vec<String>,
 }
 
 /// How a message came, and where what answers it goes.
@@ -204,21 +254,25 @@ fn interrupted() -> McpFailure {
     McpFailure::new(StatusCode::SERVICE_UNAVAILABLE, error)
 }
 
-/// Waits for all answers, for a client that accepts no stream.
-async fn answer_as_json(mut feed: Feed, batch: bool) -> Result<Response, McpFailure> {
-    let mut answers = Vec::new();
+/// Waits for all answers, for a client that accepts no stream; `answers` are there already.
+async fn answer_as_json(
+    mut feed: Feed,
+    mut answers: Vec<String>,
+    batch: bool,
+) -> Result<Response, McpFailure> {
     while !feed.owes_nothing() {
         match feed.next().await {
             Next::Messages(messages) => answers.extend(messages.into_iter().map(|(_, text)| text)),
             Next::Quiet => {}
+            Next::End if feed.owes_nothing() => {}
             Next::Replaced | Next::End => return Err(interrupted()),
         }
     }
     let body = match (batch, answers.pop()) {
+        (_, None) => return Ok(StatusCode::ACCEPTED.into_response()), // it was cancelled
         (false, Some(answer)) => answer,
-        (false, None) => return Ok(StatusCode::ACCEPTED.into_response()), // it was cancelled
-        (true, last) => {
-            answers.extend(last);
+        (true, Some(last)) => {
+            answers.push(last);
             format!("[{}]", answers.join(","))
         }
     };

@@ -1,21 +1,27 @@
 //! What a request must be like: who makes it, for which session, and what it accepts.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
+use axum::extract::rejection::BytesRejection;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use rejoin_core::SessionId;
 use rejoin_core::record::Record;
 
+use super::post::request_id;
 use super::{McpFailure, OVER, PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::REVISIONS;
-use crate::mcp::message::{Message, NoMessage, RpcError, code};
+use crate::mcp::message::{Message, NoMessage, RequestId, RpcError, code};
 use crate::service::{Denial, Visitor};
 use crate::web::Front;
 use crate::web::answer::Failure;
 use crate::web::visitor::address;
+
+/// Messages in one batch: their answers must fit into the log until all of them are entered.
+const MOST_IN_BATCH: usize = 100;
 
 /// Somebody who calls over MCP.
 pub(super) struct Client {
@@ -48,7 +54,11 @@ impl Client {
 
 /// The session that a request names.
 pub(super) fn named_session(headers: &HeaderMap) -> Result<SessionId, McpFailure> {
-    let named = headers.get(SESSION_ID).and_then(|value| value.to_str().ok());
+    let mut all = headers.get_all(SESSION_ID).iter();
+    let named = all.next().and_then(|value| value.to_str().ok());
+    if all.next().is_some() {
+        return Err(McpFailure::bad("Mcp-Session-Id is there twice"));
+    }
     let named = named.ok_or_else(|| {
         McpFailure::bad(
             "Mcp-Session-Id is missing: begin with `initialize`, and send the id you get",
@@ -76,13 +86,11 @@ pub(super) struct Accepts {
 impl Accepts {
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let all = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
-        let kinds: Vec<String> = all
-            .flat_map(|value| value.split(','))
-            .map(|kind| kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
-            .filter(|kind| !kind.is_empty())
-            .collect();
+        let ranges: Vec<Range> = all.flat_map(|value| value.split(',')).filter_map(range).collect();
         let takes = |name: &str, family: &str| {
-            kinds.is_empty() || kinds.iter().any(|k| k == name || k == family || k == "*/*")
+            // The most exact one counts: `text/event-stream;q=0, */*` takes all but that.
+            let named = [name, family, "*/*"].map(|kind| ranges.iter().find(|it| it.kind == kind));
+            ranges.is_empty() || named.into_iter().flatten().next().is_some_and(|it| it.wanted)
         };
         Self {
             events: takes("text/event-stream", "text/*"),
@@ -91,14 +99,31 @@ impl Accepts {
     }
 }
 
+/// One of the things that a client says of what it accepts.
+struct Range {
+    kind: String,
+    /// Whether it is accepted at all: a weight of zero says that it is not.
+    wanted: bool,
+}
+
+fn range(text: &str) -> Option<Range> {
+    let mut parts = text.split(';').map(|part| part.trim().to_ascii_lowercase());
+    let kind = parts.next().filter(|kind| !kind.is_empty())?;
+    let weight = parts.find_map(|part| part.strip_prefix("q=")?.parse::<f32>().ok());
+    Some(Range { kind, wanted: weight != Some(0.0) })
+}
+
 /// The refusal of a client that accepts nothing there is.
 pub(super) fn not_acceptable(sentence: &str) -> McpFailure {
     let error = RpcError::new(code::INVALID_REQUEST, sentence);
     McpFailure::new(StatusCode::NOT_ACCEPTABLE, error)
 }
 
-/// The refusal of a body that is larger than is taken.
-pub(super) fn too_large(front: &Front) -> McpFailure {
+/// The refusal of a body that is larger than is taken, or did not come whole.
+pub(super) fn not_read(front: &Front, why: &BytesRejection) -> McpFailure {
+    if why.status() != StatusCode::PAYLOAD_TOO_LARGE {
+        return unreadable("the body did not come whole");
+    }
     let sentence = format!("a message has at most {} bytes", front.settings.mcp.max_bytes);
     let error = RpcError::new(code::INVALID_REQUEST, sentence);
     McpFailure::new(StatusCode::PAYLOAD_TOO_LARGE, error)
@@ -124,8 +149,16 @@ pub(super) fn messages(
     if batch.is_empty() {
         return Err(McpFailure::bad("a batch has at least one message"));
     }
+    if batch.len() > MOST_IN_BATCH {
+        return Err(McpFailure::bad(format!("a batch has at most {MOST_IN_BATCH} messages")));
+    }
     let messages = batch.into_iter().map(|raw| Message::of_client(raw.get()));
-    Ok((messages.collect::<Result<_, _>>()?, true))
+    let messages: Vec<Message> = messages.collect::<Result<_, _>>()?;
+    let ids: Vec<RequestId> = messages.iter().filter_map(request_id).collect();
+    if ids.iter().collect::<HashSet<_>>().len() < ids.len() {
+        return Err(McpFailure::bad("two requests of a batch have the same id"));
+    }
+    Ok((messages, true))
 }
 
 fn unreadable(sentence: &str) -> McpFailure {
@@ -161,6 +194,9 @@ mod tests {
         assert_eq!(accepts(Some("Text/Event-Stream")), (true, false));
         assert_eq!(accepts(Some("image/png")), (false, false));
         assert_eq!(accepts(Some("*/*")), (true, true));
+        assert_eq!(accepts(Some("application/json, text/event-stream; q=0")), (false, true));
+        assert_eq!(accepts(Some("text/event-stream;q=0.0, */*;q=0.1")), (false, true));
+        assert_eq!(accepts(Some("*/*;q=0")), (false, false));
         assert_eq!(accepts(None), (true, true));
     }
 }

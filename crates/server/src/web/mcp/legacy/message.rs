@@ -12,7 +12,7 @@ use rejoin_core::record::Record;
 
 use super::super::McpFailure;
 use super::super::post::{Entering, enter, request_id};
-use super::super::request::{messages, too_large};
+use super::super::request::{messages, not_read};
 use super::failure::LegacyFailure;
 use super::{Client, Named, OVER};
 use crate::mcp::logged::StreamName;
@@ -27,7 +27,7 @@ pub(super) async fn post(
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<(StatusCode, &'static str), LegacyFailure> {
-    let body = body.map_err(|_| too_large(&front))?;
+    let body = body.map_err(|why| not_read(&front, &why))?;
     let message = one_message(&headers, &body)?;
     let name = named.session.ok_or_else(|| {
         McpFailure::bad("sessionId is missing: post to the address in the `endpoint` event")

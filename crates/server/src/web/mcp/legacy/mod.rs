@@ -37,7 +37,9 @@ const BEGIN: &str = "/sse";
 
 /// The routes.
 pub(super) fn routes() -> Router<Arc<Front>> {
-    Router::new().route(BEGIN, get(stream::open)).route("/message", post(message::post))
+    Router::new()
+        .route(BEGIN, get(stream::open).head(super::no_head))
+        .route("/message", post(message::post))
 }
 
 /// Somebody who calls over this transport.

@@ -122,6 +122,7 @@ async fn come_back(
 ) -> Result<Opened, Denial> {
     let service = &front.service;
     let record = service.mcp_session(visitor, id).await?;
+    let id = record.id(); // what it was named by may be another name of it
     let watch = service.sessions().watch(id);
     let present = service.be_there_again(&record, OVER, true).await?;
     let (after, lost_log) = match last_place(&record, headers) {
@@ -134,7 +135,7 @@ async fn come_back(
     }
     let (replayed, lost) = service::after(&record, after);
     service.count_stream_return(&record, replayed, lost);
-    Ok(Opened { record, after, lost_log, present, watch })
+    Ok(Opened { after, lost_log, present, watch, record })
 }
 
 /// Where the client's last stream stood. An id that is none of this session's says nothing: there are

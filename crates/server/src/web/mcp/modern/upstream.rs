@@ -21,6 +21,7 @@ use crate::mcp::{Book, NEWEST_REVISION};
 use crate::service::{Denial, Visitor};
 use crate::web::Front;
 use crate::web::mcp::McpFailure;
+use crate::web::mcp::post::about;
 
 /// What this process remembers of stateless clients. All of it can be lost.
 #[derive(Default)]
@@ -100,7 +101,7 @@ impl Upstream {
     ) -> Result<Self, McpFailure> {
         front.service.check_open().map_err(denied)?;
         let alone = front.settings.mcp.modern.upstream == ModernUpstream::PerRequest;
-        let client = asked.client.as_deref().map_or("{}", RawValue::get);
+        let client = &about(asked.client.as_deref());
         let record = match alone {
             true => front.service.create(visitor, Kind::Mcp, client, None).await,
             false => own(visitor, front, asked, client).await,
