@@ -100,8 +100,10 @@ pub(crate) struct Timeline(Mutex<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     sessions: HashMap<SessionId, VecDeque<(u64, Moment)>>,
-    /// Every moment by its number, oldest first. It may name some that have gone with their session.
+    /// Every moment by its number, oldest first. It may name some that are gone.
     order: VecDeque<(u64, SessionId)>,
+    /// How many of those are.
+    gone: usize,
     last_number: u64,
 }
 
@@ -120,7 +122,7 @@ impl Timeline {
 
     /// Forgets a session.
     pub(crate) fn forget(&self, id: &SessionId) {
-        self.lock().sessions.remove(id);
+        self.lock().forget(id);
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -136,10 +138,12 @@ impl Inner {
             moments.reserve_exact(ROOM_AT_ONCE); // most sessions have two, and there are many sessions
         }
         moments.push_back((self.last_number, moment));
-        if moments.len() > of_a_session {
+        let one_too_many = moments.len() > of_a_session;
+        if one_too_many {
             moments.pop_front();
         }
         self.order.push_back((self.last_number, id.clone()));
+        self.have_gone(usize::from(one_too_many));
         if self.order.len() > of_all {
             self.drop_oldest();
         }
@@ -147,14 +151,42 @@ impl Inner {
 
     fn drop_oldest(&mut self) {
         let Some((number, id)) = self.order.pop_front() else { return };
-        let Some(moments) = self.sessions.get_mut(&id) else { return };
-        if moments.front().is_some_and(|(oldest, _)| *oldest == number) {
+        if !is_there(&self.sessions, &id, number) {
+            self.gone -= 1;
+        } else if let Some(moments) = self.sessions.get_mut(&id) {
             moments.pop_front();
-        }
-        if moments.is_empty() {
-            self.sessions.remove(&id);
+            if moments.is_empty() {
+                self.sessions.remove(&id);
+            }
         }
     }
+
+    fn forget(&mut self, id: &SessionId) {
+        let moments = self.sessions.remove(id).map_or(0, |moments| moments.len());
+        self.have_gone(moments);
+    }
+
+    /// So many moments are gone that the order still names. Once most that it names are, it is put in
+    /// order: sessions come and go for years.
+    fn have_gone(&mut self, moments: usize) {
+        self.gone += moments;
+        if self.gone > self.order.len() / 2 {
+            let Self { sessions, order, .. } = self;
+            order.retain(|(number, id)| is_there(sessions, id, *number));
+            order.shrink_to_fit();
+            self.gone = 0;
+        }
+    }
+}
+
+/// Whether a session still has the moment with this number: those that it has are its latest.
+fn is_there(
+    sessions: &HashMap<SessionId, VecDeque<(u64, Moment)>>,
+    id: &SessionId,
+    number: u64,
+) -> bool {
+    let oldest = sessions.get(id).and_then(VecDeque::front);
+    oldest.is_some_and(|(oldest, _)| *oldest <= number)
 }
 
 #[cfg(test)]
@@ -189,10 +221,27 @@ mod tests {
         }
         assert!(!inner.sessions.contains_key(&a));
         assert_eq!(times(&inner, &b), [2, 3, 4]);
-        inner.sessions.remove(&b);
+        inner.forget(&b);
         for millis in 5..20 {
             inner.note(&a, moment(millis), 9, 4);
         }
         assert_eq!((times(&inner, &a), inner.order.len()), (vec![16, 17, 18, 19], 4));
+    }
+
+    #[test]
+    fn sessions_that_are_forgotten_leave_nothing() {
+        let (mut inner, stays) = (Inner::default(), SessionId::parse("stays").unwrap());
+        inner.note(&stays, moment(0), 3, 1_000);
+        for number in 0..1_000 {
+            let id = SessionId::parse(&format!("goes-{number}")).unwrap();
+            for millis in 0..5 {
+                inner.note(&id, moment(millis), 3, 1_000);
+            }
+            inner.forget(&id);
+        }
+        inner.note(&stays, moment(1), 3, 1_000);
+        assert_eq!(times(&inner, &stays), [0, 1]);
+        assert!(inner.order.len() < 10, "{} are named still", inner.order.len());
+        assert_eq!(inner.sessions.len(), 1);
     }
 }
