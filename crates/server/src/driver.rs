@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use rejoin_core::codes::CloseCode;
 use rejoin_core::limits::WAITING_PUBLICATIONS;
 use rejoin_core::record::Record;
@@ -227,7 +228,11 @@ impl Driver {
         let done = tokio::select! {
             biased;
             done = self.client_lane.next() => done,
-            done = self.agent_lane.next() => done,
+            done = self.agent_lane.next() => {
+                self.now = self.shared.clock.now();
+                self.take_in_answered()?;
+                done
+            }
             done = self.reads.next() => done,
             event = self.seat.event() => self.on_seat_event(event),
             () = stopped(&mut self.stop) => Done::Nothing,
@@ -239,6 +244,15 @@ impl Driver {
         };
         self.now = self.shared.clock.now();
         self.take_in(done)
+    }
+
+    /// Takes in what the client's side has been answered by now. A message may become durable together with
+    /// what the agent says of it, and is accepted before that is sent.
+    fn take_in_answered(&mut self) -> Result<(), Unavailable> {
+        while let Some(done) = self.client_lane.next().now_or_never() {
+            self.take_in(done)?;
+        }
+        Ok(())
     }
 
     /// Takes in what is in the queue, some at once: waiting for each anew costs more than most of them

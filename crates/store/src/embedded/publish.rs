@@ -92,10 +92,12 @@ impl Writer {
     /// Lets callers know.
     fn answer(&mut self, aftermath: Aftermath) {
         self.expected = self.shared.queue.to_commit() + aftermath.requests();
-        let sleepers = self.sleepers.replace(aftermath.waiting.end(Ok(())));
+        // Messages are answered before appends: whoever learns of an event that answers one can know that
+        // one too.
         for answer in aftermath.answers {
             answer.give(Ok(()));
         }
+        let sleepers = self.sleepers.replace(aftermath.waiting.end(Ok(())));
         sleepers.into_iter().for_each(Sleepers::wake);
     }
 }

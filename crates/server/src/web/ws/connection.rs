@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::ws::{CloseFrame, Message, WebSocket};
-use futures_util::StreamExt as _;
 use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{FutureExt as _, StreamExt as _};
 use rejoin_core::codes::{CloseCode, ErrorCode};
 use rejoin_core::record::{Record, Transport};
 use rejoin_core::{LogId, Seq, SessionId, Timestamp};
@@ -175,7 +175,10 @@ impl Connection {
                 Ok(()) => self.written().await,
                 Err(_) => Next::Drop,
             },
-            told = next_told(&mut self.attached) => self.on_told(told).await,
+            told = next_told(&mut self.attached) => {
+                self.send_replies(); // what was accepted comes before what the agent says of it
+                self.on_told(told).await
+            }
             reply = self.replies.next() => {
                 self.out.text(reply);
                 Next::GoOn
@@ -188,6 +191,13 @@ impl Connection {
                 Some(Err(error)) if is_too_large(&error) && !closing => Next::TooLarge,
                 Some(Err(_)) | None => Next::Drop,
             },
+        }
+    }
+
+    /// Sends what has been answered by now.
+    fn send_replies(&mut self) {
+        while let Some(reply) = self.replies.next().now_or_never() {
+            self.out.text(reply);
         }
     }
 
