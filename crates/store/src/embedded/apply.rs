@@ -70,8 +70,7 @@ impl Papers {
             Request::Append(_, append, reply) => Answer::Append(reply, self.append(slot, append)),
             Request::Enter(_, Entering { enter, early }, reply) => {
                 let outcome = self.enter(slot, enter);
-                let told = foretell(early, &outcome);
-                self.batch.aftermath.patient += usize::from(told); // what the agent says of it may share the commit
+                foretell(early, &outcome);
                 Answer::Enter(reply, outcome)
             }
             Request::Change(_, change) => self.change(slot, change),
@@ -322,16 +321,13 @@ impl Appending<'_> {
     }
 }
 
-/// Says which number a new message has, before it is durable, to whoever wants to know; and whether it
-/// was said.
+/// Says which number a new message has, before it is durable, to whoever wants to know.
 fn foretell(
     early: Option<oneshot::Sender<InSeq>>,
     outcome: &Result<Entered, Failure<EnterRefused>>,
-) -> bool {
-    match (early, outcome) {
-        // Whoever wanted to know may have gone: the answer says it too.
-        (Some(early), Ok(Entered { in_seq, duplicate: false, .. })) => early.send(*in_seq).is_ok(),
-        (_, _) => false,
+) {
+    if let (Some(early), Ok(Entered { in_seq, duplicate: false, .. })) = (early, outcome) {
+        let _ = early.send(*in_seq); // it may have gone: the answer says it too
     }
 }
 

@@ -56,8 +56,6 @@ pub(super) struct Aftermath {
     pub(super) answers: Vec<Answer>,
     /// Who waits for it to be done.
     pub(super) waiting: Waiting,
-    /// How many of all these may wait a moment for others to share the commit with.
-    pub(super) patient: usize,
 }
 
 impl Aftermath {

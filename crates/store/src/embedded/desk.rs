@@ -163,8 +163,7 @@ impl Papers {
 
     /// Says how much there is for the writer to do.
     pub(super) fn tell_writer(&self) {
-        let all = self.batch.requests() + self.closing.len();
-        self.shared.queue.applied(all, all - self.batch.aftermath.patient);
+        self.shared.queue.applied(self.batch.requests() + self.closing.len());
     }
 
     /// A commit is published: what was put off for it comes before all that is in line.

@@ -91,10 +91,6 @@ pub(super) const GATHER: Duration = Duration::from_micros(100);
 /// Pauses of a processor between two looks at who has gathered.
 pub(super) const GATHER_PAUSES: usize = 64;
 
-/// How long a message that the agent has begun with waits for others to share its commit with, above all
-/// for what the agent says of it at once: then both are durable with one flush.
-pub(super) const COMPANY: Duration = Duration::from_micros(500);
-
 /// Threads that read and check a store when it is opened.
 pub(super) const OPEN_THREADS: usize = 4;
 

@@ -22,8 +22,6 @@ pub(super) struct Queue {
     waiting: AtomicUsize,
     /// How many requests have been applied and are in no commit yet.
     applied: AtomicUsize,
-    /// Those of them that do not wait for others to share the commit with.
-    urgent: AtomicUsize,
     /// Whether the writer sleeps.
     asleep: AtomicBool,
     arrived: Condvar,
@@ -77,13 +75,11 @@ impl Queue {
         }
     }
 
-    /// So many requests have been applied and are in no commit yet, and so many of them are urgent.
-    pub(super) fn applied(&self, requests: usize, urgent: usize) {
+    /// So many requests have been applied and are in no commit yet.
+    pub(super) fn applied(&self, requests: usize) {
         // Either the writer sees this before it falls asleep, or it is seen here that it sleeps.
-        let before = self.applied.swap(requests, Ordering::SeqCst);
-        self.urgent.store(urgent, Ordering::SeqCst);
-        let matters = urgent > 0 || (before == 0 && requests > 0);
-        if matters && self.asleep.load(Ordering::SeqCst) {
+        self.applied.store(requests, Ordering::SeqCst);
+        if requests > 0 && self.asleep.load(Ordering::SeqCst) {
             drop(self.lock()); // it is not just between looking and sleeping
             self.arrived.notify_one();
         }
@@ -95,14 +91,9 @@ impl Queue {
             nothing_comes();
         }
         let mut line = self.lock();
-        let (mut alone_until, mut timed_out) = (None, false);
+        let mut timed_out = false;
         self.asleep.store(true, Ordering::SeqCst);
-        while !self.has_urgent_work(&line) && line.closed.is_none() && !timed_out {
-            let mut patience = patience;
-            if self.has_work(&line) {
-                let until = alone_until.get_or_insert_with(|| Instant::now() + limits::COMPANY);
-                patience = Some(until.saturating_duration_since(Instant::now()));
-            }
+        while !self.has_work(&line) && line.closed.is_none() && !timed_out {
             (line, timed_out) = self.sleep(line, patience);
         }
         self.asleep.store(false, Ordering::Relaxed);
@@ -113,10 +104,6 @@ impl Queue {
         } else {
             Taken::Nothing
         }
-    }
-
-    fn has_urgent_work(&self, line: &Line) -> bool {
-        !line.requests.is_empty() || self.urgent.load(Ordering::SeqCst) > 0
     }
 
     fn has_work(&self, line: &Line) -> bool {
