@@ -100,7 +100,7 @@ impl Desk {
     }
 
     /// Takes a request, or gives it back: it must stand in line.
-    #[allow(clippy::result_large_err, reason = "no error: it is asked for in another way then")]
+    #[expect(clippy::result_large_err, reason = "no error: it is asked for in another way then")]
     pub(super) fn accept(&self, request: Request) -> Result<(), Request> {
         let Some(mut papers) = self.look_for_it() else { return Err(request) };
         papers.work_off();
@@ -113,7 +113,7 @@ impl Desk {
     }
 
     /// Applies an append at once, or gives it back: it must go the way of all requests.
-    #[allow(clippy::result_large_err, reason = "no error: it is asked for in another way then")]
+    #[expect(clippy::result_large_err, reason = "no error: it is asked for in another way then")]
     pub(super) fn append(
         &self,
         id: &SessionId,

@@ -233,9 +233,9 @@ fn answer_damage(
 }
 
 /// Fills the write-ahead log up with zeros behind all that is in it, which SQLite takes for its end, so
-/// that commits overwrite it in place: a flush of a file that does not grow is half as dear. It is done in small steps: the
-/// kernel caches what is written at once as one piece (a large folio), and goes through all blocks of
-/// a piece at each write of a page into it, which makes these twice as dear.
+/// that commits overwrite it in place: a flush of a file that does not grow is half as dear. It is done
+/// in small steps: the kernel caches what is written at once as one piece (a large folio), and goes
+/// through all blocks of a piece at each write of a page into it, which makes these twice as dear.
 fn grow_wal(files: &Files) -> io::Result<()> {
     let wanted = limits::WAL_FILE_BYTES;
     let mut wal = private::options().append(true).open(&files.wal)?;
