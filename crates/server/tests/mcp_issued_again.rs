@@ -5,6 +5,9 @@
 
 mod common;
 
+use std::sync::Arc;
+
+use common::failing::FailingStore;
 use common::http::Request;
 use common::mcp::{Fake, posting};
 use common::soon;
@@ -94,4 +97,28 @@ async fn an_equal_call_beside_one_whose_client_is_there_runs_too() {
     for socket in &mut both {
         assert!(answer(socket).await["result"].is_object());
     }
+}
+
+#[tokio::test]
+async fn a_call_whose_client_goes_before_it_is_entered_is_found_by_the_next() {
+    let fake = Fake::new();
+    let store = FailingStore::new();
+    let web = fake.serve(Setup { store: Arc::clone(&store) as _, ..Setup::open() }).await;
+    let (mut warm, mut first, mut second) =
+        (connection(&web).await, connection(&web).await, connection(&web).await);
+    fake.open("before");
+    warm.write_all(&call(&web, "before").to_bytes("HTTP/1.1")).await.unwrap();
+    answer(&mut warm).await;
+    let bytes = call(&web, "again").to_bytes("HTTP/1.1");
+    store.hold_writes();
+    first.write_all(&bytes).await.unwrap();
+    common::until(async || store.waiting() > 0).await;
+    drop(first);
+    second.write_all(&bytes).await.unwrap();
+    connection(&web).await; // all that came before it has been read
+    store.go_on();
+    fake.until_told("again").await;
+    fake.open("again");
+    assert!(answer(&mut second).await["result"].is_object());
+    assert_eq!(runs(&fake), 2, "one before, and this one once");
 }

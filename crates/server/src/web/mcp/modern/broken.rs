@@ -39,11 +39,19 @@ pub(super) struct CallKey {
 pub(super) struct Broken {
     calls: Mutex<HashMap<CallKey, VecDeque<(u64, Waiting)>>>,
     asking: Mutex<HashMap<StreamName, u64>>,
-    /// How many of each kind have a client that seems to be there.
-    attended: Mutex<HashMap<CallKey, usize>>,
-    /// Woken when one of those has gone.
-    gone: Notify,
+    /// Those of each kind whose client seems to be there.
+    attended: Mutex<HashMap<CallKey, Count>>,
+    /// Woken when one of those has begun or its client has gone.
+    moved: Notify,
     last: AtomicU64,
+}
+
+/// How many calls of a kind there are.
+#[derive(Clone, Copy, Default)]
+struct Count {
+    /// Those that are being entered. The server behind may have been handed them already.
+    beginning: usize,
+    begun: usize,
 }
 
 /// A call that goes on although nobody listens.
@@ -66,36 +74,34 @@ impl Broken {
     }
 
     /// The same, where an equal call may be about to break: whoever lost a connection can be back before the
-    /// loss is noticed here.
+    /// loss is noticed here, or before the call has begun.
     pub(super) async fn take_soon(&self, key: &CallKey) -> Option<Waiting> {
-        let until = Instant::now() + UNNOTICED;
+        let mut until = Instant::now() + UNNOTICED;
         loop {
-            let mut gone = pin!(self.gone.notified());
-            gone.as_mut().enable();
+            let mut moved = pin!(self.moved.notified());
+            moved.as_mut().enable();
             if let Some(waiting) = self.take(key) {
                 return Some(waiting);
             }
-            if !lock(&self.attended).contains_key(key) {
-                return None;
+            let count = lock(&self.attended).get(key).copied()?;
+            if count.beginning > 0 {
+                moved.await;
+                until = Instant::now() + UNNOTICED;
+            } else {
+                timeout_at(until, moved).await.ok()?;
             }
-            timeout_at(until, gone).await.ok()?;
         }
     }
 
-    fn count_in(&self, key: &CallKey) {
-        *lock(&self.attended).entry(key.clone()).or_default() += 1;
-    }
-
-    fn count_out(&self, key: &CallKey) {
+    fn count(&self, key: &CallKey, change: impl FnOnce(&mut Count)) {
         let mut attended = lock(&self.attended);
-        if let Some(count) = attended.get_mut(key) {
-            *count -= 1;
-            if *count == 0 {
-                attended.remove(key);
-            }
+        let count = attended.entry(key.clone()).or_default();
+        change(count);
+        if count.beginning + count.begun == 0 {
+            attended.remove(key);
         }
         drop(attended);
-        self.gone.notify_waiters();
+        self.moved.notify_waiters();
     }
 
     /// The client of a call has come with an answer.
@@ -127,6 +133,36 @@ impl Broken {
     }
 }
 
+/// A call that is being entered. Equal ones wait until it has begun.
+pub(super) struct Beginning {
+    front: Arc<Front>,
+    key: CallKey,
+}
+
+impl Beginning {
+    pub(super) fn new(front: &Arc<Front>, key: CallKey) -> Self {
+        front.modern.broken.count(&key, |count| count.beginning += 1);
+        Self { front: Arc::clone(front), key }
+    }
+
+    pub(super) fn key(&self) -> &CallKey {
+        &self.key
+    }
+
+    /// The call has begun.
+    pub(super) fn with(self, waiting: Waiting) -> Attended {
+        self.front.modern.broken.count(&self.key, |count| count.begun += 1);
+        let (front, key) = (Arc::clone(&self.front), self.key.clone());
+        Attended { front, key, waiting, armed: true }
+    }
+}
+
+impl Drop for Beginning {
+    fn drop(&mut self) {
+        self.front.modern.broken.count(&self.key, |count| count.beginning -= 1);
+    }
+}
+
 /// A call whose client is there. If it is dropped before it is finished, its stream has broken.
 pub(super) struct Attended {
     front: Arc<Front>,
@@ -136,11 +172,6 @@ pub(super) struct Attended {
 }
 
 impl Attended {
-    pub(super) fn new(front: &Arc<Front>, key: CallKey, waiting: Waiting) -> Self {
-        front.modern.broken.count_in(&key);
-        Self { front: Arc::clone(front), key, waiting, armed: true }
-    }
-
     pub(super) fn execution(&self) -> &Execution {
         &self.waiting.execution
     }
@@ -181,7 +212,7 @@ impl Attended {
 impl Drop for Attended {
     fn drop(&mut self) {
         self.leave();
-        self.front.modern.broken.count_out(&self.key);
+        self.front.modern.broken.count(&self.key, |count| count.begun -= 1);
     }
 }
 

@@ -19,6 +19,7 @@
 
 mod adopted;
 mod asked;
+mod beginning;
 mod broken;
 mod execution;
 mod failure;

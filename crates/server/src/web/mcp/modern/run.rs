@@ -10,20 +10,18 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, timeout};
 
-use super::asked::{Asked, invalid};
-use super::broken::{Attended, CallKey, Waiting};
-use super::execution::{Execution, Hears, tell};
-use super::failure::{denied, missing_capability, status_of};
+use super::asked::Asked;
+use super::beginning::{Begun, begin};
+use super::broken::Attended;
+use super::execution::Execution;
+use super::failure::{missing_capability, status_of};
 use super::questions::{Question, Questions, nobody_to_ask};
 use super::reader::{Heard, Reader, Said};
 use super::state::{Place, Purpose, call_name};
-use super::upstream::{Upstream, has_ended, owner};
 use super::wire::{INTERNAL, RESOURCE_NOT_FOUND, meta};
-use super::{adopted, shape, tasks};
+use super::{shape, tasks};
 use crate::mcp::logged::StreamName;
-use crate::mcp::message::{
-    Kind, Message, RequestId, RpcError, code, error_response, read, request, splice,
-};
+use crate::mcp::message::{Kind, Message, RequestId, RpcError, code, error_response, read, splice};
 use crate::service::Visitor;
 use crate::web::Front;
 use crate::web::mcp::McpFailure;
@@ -81,20 +79,8 @@ impl Run {
         front: &Arc<Front>,
         asked: Asked,
     ) -> Result<Self, McpFailure> {
-        let owner = format!("{}\n{}", owner(visitor, front), asked.client_name());
-        let key = CallKey { owner, digest: asked.digest };
-        let broken = match front.settings.mcp.modern.reissue_window.is_zero() {
-            true => None,
-            false => front.modern.broken.take_soon(&key).await,
-        };
-        let (waiting, answered) = match (&asked.state, broken) {
-            (Some(state), _) => gone_on(visitor, front, &asked, state).await?,
-            (None, Some(waiting)) => (waiting, Vec::new()),
-            (None, None) => (begun(visitor, front, &asked, &key).await?, Vec::new()),
-        };
-        front.modern.broken.has_come(&waiting.execution.stream);
-        let from = waiting.execution.from;
-        let call = Attended::new(front, key, waiting);
+        let Begun { asked, call, answered } = begin(visitor, front, asked).await?;
+        let from = call.execution().from;
         let reader = Reader::attached(front, &call.upstream().record, from).await;
         let becomes_task = asked.knows_tasks() && &*asked.method == "tools/call";
         let task_at = becomes_task.then(|| Instant::now() + front.settings.mcp.modern.task_after);
@@ -375,80 +361,6 @@ impl Run {
             _ => Some(message.text().to_owned()),
         }
     }
-}
-
-/// How often a call begins at most: its upstream session may end before it has.
-const MOST_BEGINNINGS: usize = 3;
-
-/// A call that begins. If its upstream session ends meanwhile, its client can do nothing about it: the next
-/// one is made. Nothing was handed to a server then.
-async fn begun(
-    visitor: &Visitor,
-    front: &Arc<Front>,
-    asked: &Asked,
-    key: &CallKey,
-) -> Result<Waiting, McpFailure> {
-    for _ in 1..MOST_BEGINNINGS {
-        match begun_once(visitor, front, asked, key).await {
-            Ok(waiting) => return Ok(waiting),
-            Err(failure) if !has_ended(visitor, front, asked).await => return Err(failure),
-            Err(_) => {}
-        }
-    }
-    begun_once(visitor, front, asked, key).await
-}
-
-async fn begun_once(
-    visitor: &Visitor,
-    front: &Arc<Front>,
-    asked: &Asked,
-    key: &CallKey,
-) -> Result<Waiting, McpFailure> {
-    let upstream = Upstream::of(visitor, front, asked).await?;
-    let sessions = front.service.sessions();
-    let adopting = || adopted::look_for(front, &upstream, &key.owner);
-    upstream.begun.adopted.get_or_init(adopting).await;
-    if let Some(waiting) = front.modern.broken.take(key) {
-        return Ok(waiting);
-    }
-    if asked.log_level.is_some() && upstream.server.capabilities.contains_key("logging") {
-        upstream.begun.logs.get_or_init(|| log_everything(front, &upstream)).await;
-    }
-    let hears = match asked.method.ends_with("/list") || &*asked.method == "completion/complete" {
-        true => Hears::Nothing, // what a server says meanwhile is meant for another call
-        false => Hears::Everything,
-    };
-    let execution = Execution::begin(sessions, &upstream.record, hears, visitor.address, |id| {
-        asked.forwarded(id)
-    })
-    .await?;
-    Ok(Waiting { execution, upstream })
-}
-
-/// What a client wants to be told of is left to it with each request: the server is to tell everything.
-async fn log_everything(front: &Front, upstream: &Upstream) {
-    let params = serde_json::value::to_raw_value(&json!({ "level": "debug" }));
-    let text =
-        request(&RequestId::text("rejoin-level"), "logging/setLevel", params.ok().as_deref());
-    let _ = tell(front.service.sessions(), upstream.record.id(), &text).await; // or it logs less
-}
-
-/// A call whose client comes with answers: from where it stood.
-async fn gone_on(
-    visitor: &Visitor,
-    front: &Arc<Front>,
-    asked: &Asked,
-    state: &str,
-) -> Result<(Waiting, Vec<String>), McpFailure> {
-    let wrong =
-        || invalid("`requestState` is not of this request, was changed, or its time is over");
-    let place = Place::open(state, Purpose::Input, visitor, front).ok_or_else(wrong)?;
-    if place.call != call_name(&asked.call_digest) {
-        return Err(wrong());
-    }
-    let record = place.record(visitor, front).await.map_err(|_| wrong())?;
-    let upstream = Upstream::again(front, record).await.map_err(denied)?.ok_or_else(wrong)?;
-    Ok((Waiting { execution: place.execution, upstream }, place.answered))
 }
 
 fn read_member<'a>(object: Option<&'a RawValue>, name: &str) -> Option<&'a RawValue> {

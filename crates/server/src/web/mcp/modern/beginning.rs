@@ -1,0 +1,142 @@
+//! How a call begins, or goes on: one that broke, or that has asked its client something.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::adopted;
+use super::asked::{Asked, invalid};
+use super::broken::{Attended, Beginning, CallKey, Waiting};
+use super::execution::{Execution, Hears, tell};
+use super::failure::denied;
+use super::state::{Place, Purpose, call_name};
+use super::upstream::{Upstream, has_ended, owner};
+use crate::mcp::message::{RequestId, request};
+use crate::service::{Denial, Visitor};
+use crate::web::Front;
+use crate::web::mcp::McpFailure;
+
+/// How often a call begins at most: its upstream session may end before it has.
+const MOST_BEGINNINGS: usize = 3;
+
+/// A call whose client is there.
+pub(super) struct Begun {
+    pub(super) asked: Asked,
+    pub(super) call: Attended,
+    /// Questions that its client has answered before.
+    pub(super) answered: Vec<String>,
+}
+
+pub(super) async fn begin(
+    visitor: &Visitor,
+    front: &Arc<Front>,
+    asked: Asked,
+) -> Result<Begun, McpFailure> {
+    let owner = format!("{}\n{}", owner(visitor, front), asked.client_name());
+    let key = CallKey { owner, digest: asked.digest };
+    let broken = match front.settings.mcp.modern.reissue_window.is_zero() {
+        true => None,
+        false => front.modern.broken.take_soon(&key).await,
+    };
+    let beginning = Beginning::new(front, key);
+    let begun = match (asked.state.as_deref(), broken) {
+        (Some(state), _) => {
+            let (waiting, answered) = gone_on(visitor, front, &asked, state).await?;
+            Begun { asked, call: beginning.with(waiting), answered }
+        }
+        (None, Some(waiting)) => {
+            Begun { asked, call: beginning.with(waiting), answered: Vec::new() }
+        }
+        (None, None) => begun_whole(visitor, front, asked, beginning).await?,
+    };
+    front.modern.broken.has_come(&begun.call.execution().stream);
+    Ok(begun)
+}
+
+/// A call that begins, whether or not its client goes away meanwhile: the server behind may be handed it before
+/// it is known to be entered, and from then on it must be found by whoever issues it again.
+async fn begun_whole(
+    visitor: &Visitor,
+    front: &Arc<Front>,
+    asked: Asked,
+    beginning: Beginning,
+) -> Result<Begun, McpFailure> {
+    let (visitor, front) = (visitor.clone(), Arc::clone(front));
+    let beginning = tokio::spawn(async move {
+        let waiting = begun(&visitor, &front, &asked, beginning.key()).await?;
+        Ok(Begun { asked, call: beginning.with(waiting), answered: Vec::new() })
+    });
+    let panicked = |_| denied(Denial::Unavailable);
+    beginning.await.map_err(panicked)?
+}
+
+/// A call that begins. If its upstream session ends meanwhile, its client can do nothing about it: the next
+/// one is made. Nothing was handed to a server then.
+async fn begun(
+    visitor: &Visitor,
+    front: &Arc<Front>,
+    asked: &Asked,
+    key: &CallKey,
+) -> Result<Waiting, McpFailure> {
+    for _ in 1..MOST_BEGINNINGS {
+        match begun_once(visitor, front, asked, key).await {
+            Ok(waiting) => return Ok(waiting),
+            Err(failure) if !has_ended(visitor, front, asked).await => return Err(failure),
+            Err(_) => {}
+        }
+    }
+    begun_once(visitor, front, asked, key).await
+}
+
+async fn begun_once(
+    visitor: &Visitor,
+    front: &Arc<Front>,
+    asked: &Asked,
+    key: &CallKey,
+) -> Result<Waiting, McpFailure> {
+    let upstream = Upstream::of(visitor, front, asked).await?;
+    let sessions = front.service.sessions();
+    let adopting = || adopted::look_for(front, &upstream, &key.owner);
+    upstream.begun.adopted.get_or_init(adopting).await;
+    if let Some(waiting) = front.modern.broken.take(key) {
+        return Ok(waiting);
+    }
+    if asked.log_level.is_some() && upstream.server.capabilities.contains_key("logging") {
+        upstream.begun.logs.get_or_init(|| log_everything(front, &upstream)).await;
+    }
+    let hears = match asked.method.ends_with("/list") || &*asked.method == "completion/complete" {
+        true => Hears::Nothing, // what a server says meanwhile is meant for another call
+        false => Hears::Everything,
+    };
+    let execution = Execution::begin(sessions, &upstream.record, hears, visitor.address, |id| {
+        asked.forwarded(id)
+    })
+    .await?;
+    Ok(Waiting { execution, upstream })
+}
+
+/// What a client wants to be told of is left to it with each request: the server is to tell everything.
+async fn log_everything(front: &Front, upstream: &Upstream) {
+    let params = serde_json::value::to_raw_value(&json!({ "level": "debug" }));
+    let text =
+        request(&RequestId::text("rejoin-level"), "logging/setLevel", params.ok().as_deref());
+    let _ = tell(front.service.sessions(), upstream.record.id(), &text).await; // or it logs less
+}
+
+/// A call whose client comes with answers: from where it stood.
+async fn gone_on(
+    visitor: &Visitor,
+    front: &Arc<Front>,
+    asked: &Asked,
+    state: &str,
+) -> Result<(Waiting, Vec<String>), McpFailure> {
+    let wrong =
+        || invalid("`requestState` is not of this request, was changed, or its time is over");
+    let place = Place::open(state, Purpose::Input, visitor, front).ok_or_else(wrong)?;
+    if place.call != call_name(&asked.call_digest) {
+        return Err(wrong());
+    }
+    let record = place.record(visitor, front).await.map_err(|_| wrong())?;
+    let upstream = Upstream::again(front, record).await.map_err(denied)?.ok_or_else(wrong)?;
+    Ok((Waiting { execution: place.execution, upstream }, place.answered))
+}
