@@ -1,12 +1,11 @@
 //! Pushing events to connected clients through the store, beside pushing them without one.
 //!
-//! One agent a client says events of 300 bytes as fast as they are taken; each is durable before it is
-//! sent. The peer is axum alone: the same bytes in a loop, a flush for each frame. The clients are the
+//! One agent a client says events of 300 bytes one by one, as fast as they are taken; each is durable before
+//! it is sent. The peer is axum alone: the same bytes in a loop, a flush for each frame. The clients are the
 //! same code on both sides, on a thread of their own, and so are the sockets' options: those of the
 //! binary, with which a flush sends. What the peer does where the operating system is left to gather what
 //! was flushed (Nagle's algorithm) is said beside it.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -37,11 +36,11 @@ const ROUNDS: usize = 5;
 const ROUND: Duration = Duration::from_millis(2_000);
 const WARM_UP: Duration = Duration::from_millis(500);
 
-/// What an agent says before it waits for the first to be stored.
-const ON_THEIR_WAY: usize = 64;
-
 /// How far an agent may be ahead of its client, so that nothing is evicted unseen.
 const AHEAD: usize = 512;
+
+/// Events that it may go on by at a time: the clients' thread says so, and that is no part of what is measured.
+const STRIDE: usize = 32;
 
 /// Events between two acks, as the protocol has it.
 const ACK_EVERY: u64 = 100;
@@ -49,7 +48,7 @@ const ACK_EVERY: u64 = 100;
 pub(crate) fn measure(report: &mut Report) -> Result<()> {
     let server = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let directory = world::directory()?;
-    let rooms: Rooms = (0..CLIENTS).map(|_| Semaphore::new(AHEAD)).collect();
+    let rooms: Rooms = (0..CLIENTS).map(|_| Semaphore::new(AHEAD / STRIDE)).collect();
     let store = Arc::new(world::open(directory.path(), 2 * AHEAD)?);
     let agent = Pusher { event: event(), rooms: Arc::clone(&rooms) };
     let ours = server.block_on(serving::sessions(Sessions::builder(store).agent(agent)))?;
@@ -72,7 +71,7 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// How much further each agent may go.
+/// How many strides further each agent may go.
 type Rooms = Arc<[Semaphore]>;
 
 /// An event as agents say them, in the form in which it is stored.
@@ -94,16 +93,12 @@ impl Agent for Pusher {
     async fn run(&self, seat: Seat) {
         let Some(room) = number(&seat).and_then(|number| self.rooms.get(number)) else { return };
         let talk = async {
-            let (voice, mut sayings) = (seat.voice(), VecDeque::new());
+            let (voice, event) = (seat.voice(), Body::from(&*self.event));
             loop {
                 room.acquire().await.context("it is never closed")?.forget();
-                let events = vec![Arc::clone(&self.event)];
-                sayings
-                    .push_back(voice.say(Publication { events, ..Publication::default() }).await?);
-                if sayings.len() >= ON_THEIR_WAY
-                    && let Some(mut oldest) = sayings.pop_front()
-                {
-                    oldest.published().await?;
+                for _ in 0..STRIDE {
+                    let events = vec![Arc::clone(&event)];
+                    voice.say(Publication { events, ..Publication::default() }).await?;
                 }
             }
             #[expect(unreachable_code, reason = "it says of what type the errors are")]
@@ -160,7 +155,7 @@ async fn clients(server: SocketAddr, rooms: Rooms) -> Result<f64> {
     let mut tasks = JoinSet::new();
     for number in 0..CLIENTS {
         // What the last round left unread is not to be waited for.
-        let missing = AHEAD.saturating_sub(round.rooms[number].available_permits());
+        let missing = (AHEAD / STRIDE).saturating_sub(round.rooms[number].available_permits());
         round.rooms[number].add_permits(missing);
         tasks.spawn(client(server, number, Arc::clone(&round)));
     }
@@ -201,7 +196,9 @@ async fn client(server: SocketAddr, number: usize, round: Arc<Round>) -> Result<
             }
             events += 1;
             round.events.fetch_add(1, Ordering::Relaxed);
-            round.rooms[number].add_permits(1);
+            if events % STRIDE as u64 == 0 {
+                round.rooms[number].add_permits(1);
+            }
             if events % ACK_EVERY == 0 {
                 let metadata = serde_json::json!({ "last_seq": events });
                 let ack = serde_json::json!({
