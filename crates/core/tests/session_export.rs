@@ -58,6 +58,22 @@ fn changes_within_the_interval_are_sent_as_one_when_it_ends() {
 }
 
 #[test]
+fn the_same_state_stored_again_is_not_sent_again() {
+    let mut live = attached();
+    checkpoint(&mut live, "first");
+    live.all_heard();
+    live.wait(MINUTE);
+    checkpoint(&mut live, "first");
+    live.wait(MINUTE);
+    assert!(live.heard_by("A").is_empty(), "nothing has changed");
+    checkpoint(&mut live, "second");
+    assert_eq!(live.heard_by("A"), ["checkpoint"]);
+    live.wait(MINUTE);
+    checkpoint(&mut live, "first");
+    assert_eq!(live.heard_by("A"), ["checkpoint"], "it is another than the last one");
+}
+
+#[test]
 fn the_interval_counts_from_the_last_one_that_was_sent() {
     let mut live = attached();
     checkpoint(&mut live, "first");

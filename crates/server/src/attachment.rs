@@ -11,6 +11,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::driver::Command;
+use crate::entry;
 use crate::error::{EndError, Gone};
 use crate::outlet::Inlet;
 
@@ -113,7 +114,7 @@ impl Line {
         message_id: Option<&str>,
         body: Body,
     ) -> Result<Posted, Unavailable> {
-        let digest = message_id.map(|id| MessageDigest::of(id, &body));
+        let digest = message_id.map(|id| entry::digest(id, &body));
         let (reply, answer) = oneshot::channel();
         let outgoing = Box::new(Outgoing { from: Some(self.id), kind, digest, body, reply });
         self.driver.send(Command::Enter(outgoing)).await.map_err(|_| crate::error::gone())?;

@@ -1,8 +1,10 @@
 //! What clients send, as it is stored in the in log and handed to the agent.
 
 use rejoin_core::MessageId;
+use rejoin_core::log::MessageDigest;
 use rejoin_core::page::Body;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 /// The body of an entry: what the client said, as it came, and the id it gave it.
@@ -48,6 +50,15 @@ fn present<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Box<RawVa
     Box::<RawValue>::deserialize(from).map(Some)
 }
 
+/// What is known of something that came under an id, to know it again: what it says, however that is written.
+/// Whoever sends it again may write its JSON with other spaces, escapes, or order of members.
+pub(crate) fn digest(id: &str, json: &[u8]) -> MessageDigest {
+    match serde_json::from_slice::<Value>(json) {
+        Ok(value) => MessageDigest::of(id, value.to_string().as_bytes()),
+        Err(_) => MessageDigest::of(id, json), // bytes of whoever embeds the library
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,5 +82,16 @@ mod tests {
         assert_eq!(EntryBody::for_agent(b"{}").content_json(), "null");
         assert_eq!(EntryBody::for_agent(br#"{"content":[1]}"#).content_json(), "[1]");
         assert_eq!(EntryBody::for_agent(b"hello").content_json(), r#""hello""#);
+    }
+
+    #[test]
+    fn what_says_the_same_is_the_same_however_it_is_written() {
+        let one = digest("m", r#"{"content":{"a":1.0,"b":"é/"}}"#.as_bytes());
+        let again = r#"{ "content" : {"b":"\u00e9\/", "a": 1.00} }"#;
+        assert_eq!(digest("m", again.as_bytes()), one);
+        for other in [r#"{"content":{"a":2.0,"b":"é/"}}"#, r#"{"content":{"a":1.0}}"#, "no JSON"] {
+            assert_ne!(digest("m", other.as_bytes()), one);
+        }
+        assert_ne!(digest("n", again.as_bytes()), one);
     }
 }

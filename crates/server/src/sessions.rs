@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use rejoin_core::log::{EntryKind, MessageDigest};
+use rejoin_core::log::EntryKind;
 use rejoin_core::page::Body;
 use rejoin_core::record::{About, Ending, Kind, Record, Transport};
 use rejoin_core::resume::Asked;
@@ -34,7 +34,7 @@ use crate::service::WeakService;
 use crate::shared::Shared;
 use crate::timeline::{Happening, Moment, Return};
 use crate::watch::Watch;
-use crate::{outlet, random, series};
+use crate::{entry, outlet, random, series};
 
 pub use self::builder::{Builder, ServerSettings};
 
@@ -193,7 +193,7 @@ impl Sessions {
         body: Body,
     ) -> Result<Entered, Failure<EnterRefused>> {
         self.shared.store.session(id).await?.ok_or(Failure::NotFound)?;
-        let digest = message_id.map(|id| MessageDigest::of(id, &body));
+        let digest = message_id.map(|id| entry::digest(id, &body));
         let (reply, answer) = oneshot::channel();
         let outgoing = Box::new(Outgoing { from: None, kind, digest, body, reply });
         self.shared.ask(id, Command::Enter(outgoing)).await?;

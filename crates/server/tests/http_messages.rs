@@ -24,6 +24,36 @@ async fn a_message_is_entered_once_however_often_it_is_sent() {
 }
 
 #[tokio::test]
+async fn a_message_that_is_written_otherwise_is_the_same() {
+    let web = Setup::open().start().await;
+    let (id, _) = web.create().await;
+    let path = format!("/api/sessions/{id}/messages");
+    for (text, duplicate) in [
+        (r#"{"content":{"a":1,"b":"\u00e9"},"message_id":"m1"}"#, false),
+        (r#"{"message_id": "m1", "content": {"b": "é", "a": 1}}"#, true),
+    ] {
+        let post = web.post(&path).header("content-type", "application/json");
+        let answer = post.body(text.as_bytes().to_vec()).send().await.expect(200);
+        assert_eq!(answer["duplicate"], duplicate, "{text}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_no_message_and_a_bad_id_is_the_message_s_fault() {
+    let web = Setup::open().start().await;
+    let (id, _) = web.create().await;
+    let path = format!("/api/sessions/{id}/messages");
+    for message in [
+        json!({ "content": null }),
+        json!({ "content": "x", "message_id": "" }),
+        json!({ "content": "x", "message_id": "x".repeat(129) }),
+    ] {
+        let refused = web.post(&path).json(&message).send().await.expect(400);
+        assert_eq!(refused["error_code"], "INVALID_MESSAGE", "{message}");
+    }
+}
+
+#[tokio::test]
 async fn a_message_without_an_id_gets_one_of_its_own() {
     let web = Setup::open().start().await;
     let (id, _) = web.create().await;

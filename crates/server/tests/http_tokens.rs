@@ -168,6 +168,19 @@ async fn a_lost_reply_is_given_again_and_any_other_reuse_revokes_all_tokens() {
 }
 
 #[tokio::test]
+async fn a_stolen_token_is_known_as_such_although_the_budget_is_spent() {
+    let web = Setup::open().start().await;
+    let (id, token) = web.create().await;
+    web.reconnect(&id, &token).await.expect(200);
+    later(11 * SECOND).await;
+    for _ in 0..10 {
+        assert_eq!(refused(&web, &id, "bad").await, "invalid_token");
+    }
+    web.reconnect(&id, &token).await.expect(429);
+    assert_eq!(reasons(&web, &id).await[0], "token_reused");
+}
+
+#[tokio::test]
 async fn the_eleventh_failure_of_a_minute_waits_and_a_good_token_does_not() {
     let web = Setup::open().start().await;
     let (id, token) = web.create().await;

@@ -54,6 +54,22 @@ async fn what_a_state_covers_goes_after_the_retention_also_after_a_restart() {
     assert_eq!(client.notice("gap").await["metadata"]["lost"], json!(null), "the state covers it");
 }
 
+#[tokio::test]
+async fn what_an_attached_client_loses_is_counted_and_once_so_what_one_that_comes_back_has_lost() {
+    let server = Server::start(&["--buffer-size=20"]).await;
+    let mut client = server.connect().await;
+    let id = client.create().await;
+    let events: Vec<_> = (1..=60).map(|n| json!({ "event": "a.step", "content": n })).collect();
+    server.post(&format!("/api/sessions/{id}/events"), &json!(events)).await;
+    let gap = client.notice("gap").await;
+    assert_eq!(gap["metadata"]["lost"], json!({ "from": 1, "to": 40 }));
+    assert_eq!(server.metric("rejoin_events_lost_total").await, 40);
+    let mut again = server.connect().await;
+    again.reconnect(&id, json!({ "last_seq": 30 })).await;
+    again.until_seq(60).await;
+    assert_eq!(server.metric("rejoin_events_lost_total").await, 50);
+}
+
 /// Says about 100 KiB in a session of its own that no client acks.
 async fn say_much(server: &Server) -> (Client, String) {
     let mut client = server.connect().await;

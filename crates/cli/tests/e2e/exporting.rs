@@ -156,7 +156,8 @@ async fn a_state_that_is_too_large_is_refused_and_the_session_goes_on() {
     client
         .tell(&id, json!({ "count": 1, "state": { "stage": "big", "memory_snapshot": noise } }))
         .await;
-    // The export that comes by itself, maybe before the event that the state was stored with.
+    client.until_seq(1).await;
+    // The export that comes by itself, after the event that the state was stored with.
     let refused = client.until("agent.error").await;
     assert_eq!(refused["metadata"]["error_code"], "STATE_TOO_LARGE");
     client.send(json!({ "event": "user.request_state", "session_id": id })).await;

@@ -11,6 +11,8 @@
 //! The deadline of a session without a client is not here: it is the store's, so that a hundred
 //! thousand parked sessions need no task of their own.
 
+use std::hash::{DefaultHasher, Hasher as _};
+
 use super::attach::Attachment;
 use super::{Interest, LeaveReason, Output, Session, Settings, Tell};
 use crate::codes::CloseCode;
@@ -36,6 +38,30 @@ pub(super) struct Pulse {
 pub(super) struct Export {
     last: Option<Timestamp>,
     waits: bool,
+    /// The last state that went to the store, as a hash …
+    known: Option<u64>,
+    /// … and whether it was another than the one before, while it is on its way.
+    changes: bool,
+}
+
+impl Export {
+    /// The agent's state goes to the store.
+    pub(super) fn note_state(&mut self, state: &[u8]) {
+        let mut hash = DefaultHasher::new();
+        hash.write(state);
+        let hash = Some(hash.finish());
+        self.changes = std::mem::replace(&mut self.known, hash) != hash;
+    }
+
+    /// What was on its way is stored, or not; says whether a changed state was.
+    fn has_changed(&mut self) -> bool {
+        std::mem::take(&mut self.changes)
+    }
+
+    /// Nobody knows what the store has.
+    pub(super) fn forget_state(&mut self) {
+        (self.known, self.changes) = (None, false);
+    }
 }
 
 impl Pulse {
@@ -126,9 +152,9 @@ impl Session {
         }
     }
 
-    /// The agent has checkpointed a changed state.
-    pub(super) fn state_changed(&mut self, now: Timestamp) {
-        self.export.waits = true;
+    /// The agent has checkpointed a state.
+    pub(super) fn state_stored(&mut self, now: Timestamp) {
+        self.export.waits |= self.export.has_changed();
         if self.export_due().is_some_and(|at| at <= now) {
             self.export(now);
         }

@@ -307,6 +307,9 @@ impl Session {
             let last = first.plus(append.events.len() as u64).previous();
             self.agent.in_flight.push(Receipt { ticket, first: begin, last });
         }
+        if let Some(state) = &append.snapshot {
+            self.export.note_state(&state.body);
+        }
         self.emit(Output::Append(Box::new(append)));
     }
 
@@ -324,6 +327,7 @@ impl Session {
             }
             // The fault of whoever said it: everybody else goes on.
             Err(refused @ AppendRefused::OtherContent { .. }) => {
+                self.export.forget_state();
                 for Receipt { ticket, .. } in receipts {
                     self.answer(ticket, Err(refused.clone().into()));
                 }
@@ -338,6 +342,7 @@ impl Session {
                 // Another process writes now, or the session is over.
                 self.agent.term = None;
                 self.agent.running = None;
+                self.export.forget_state();
                 self.emit(Output::StopAgent);
             }
         }
@@ -352,7 +357,7 @@ impl Session {
         self.record.named |= appended.named;
         if let Some(mark) = appended.snapshot {
             self.record.snapshot = Some(mark);
-            self.state_changed(now);
+            self.state_stored(now);
         }
         self.pump_all();
         // One that nobody has attached to yet was not left by anybody: it waits as long as it was made to.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rejoin_core::lifetime::Verdict;
 use rejoin_core::page::StoredEntry;
 use rejoin_core::record::Ending;
+use rejoin_core::resume::Gap;
 use rejoin_core::session::{Input, LeaveReason, Output, PublishRefused, Published, Tell, Ticket};
 use rejoin_core::state::{
     Append, AppendRefused, Attach, AttachRefused, Detach, End, Enter, EnterRefused, Keep,
@@ -248,6 +249,9 @@ impl Driver {
 
     /// Tells a client something. One that lets things pile up is cut off.
     fn tell(&mut self, attachment: AttachmentId, tell: Tell) {
+        if let Tell::Gap(Gap::Evicted { lost: Some(lost), .. }) = &tell {
+            self.shared.metrics.lost_events.inc_by(lost.count());
+        }
         let Some(outlet) = self.outlets.get(&attachment) else { return };
         match outlet.put(Told::Tell(tell)) {
             Ok(()) => {}

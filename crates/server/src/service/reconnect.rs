@@ -169,7 +169,7 @@ impl Service {
             Some(Gap::Evicted { lost, .. }) => lost.map_or(0, SeqRange::count),
             Some(Gap::PositionUnknown) | None => 0,
         };
-        self.sessions().counted().returned(away, replayed, lost);
+        self.sessions().counted().returned_to_driver(away, replayed, lost);
         let gap = confirmed.gap;
         self.sessions().came_back(&confirmed.record, Return { away, replayed, gap, lost });
     }
@@ -408,6 +408,8 @@ impl Service {
     ) -> Result<T, Denial> {
         let outcome = attempt.await;
         let now = self.now();
+        // That a token was stolen is not hidden by whoever has spent the budget before.
+        let stolen = matches!(&outcome, Err(Denial::Token(TokenProblem::Reused)));
         let outcome = outcome.map_err(|denial| match denial {
             // Nobody's attempt at anything: these cost no budget.
             Denial::Unavailable | Denial::Busy { .. } | Denial::RateLimited { .. } => denial,
@@ -424,7 +426,10 @@ impl Service {
                 Err(retry_after) => Denial::RateLimited { retry_after },
             },
         });
-        let reason = outcome.as_ref().err().map_or(Reason::Reconnected, Denial::reason);
+        let reason = match stolen {
+            true => Reason::TokenReused,
+            false => outcome.as_ref().err().map_or(Reason::Reconnected, Denial::reason),
+        };
         self.write_down(visitor, named, action, reason).await;
         outcome
     }

@@ -8,7 +8,6 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
-use rejoin_core::log::MessageDigest;
 use rejoin_core::resume::Gap;
 use rejoin_core::session::Publication;
 use rejoin_core::{Epoch, Seq};
@@ -19,6 +18,7 @@ use serde_json::{Value, json};
 use super::request::{Named, Params, Text, invalid, patience};
 use super::stream;
 use crate::access::Unauthorized;
+use crate::entry;
 use crate::event::{Envelopes, Spoken};
 use crate::service::{Denial, Observed, Place};
 use crate::web::Front;
@@ -122,7 +122,7 @@ pub(super) async fn publish(
     headers: HeaderMap,
     body: Text,
 ) -> Result<Json<Value>, Failure> {
-    let key = idempotency_key(&headers)?.map(|key| MessageDigest::of(key, body.as_bytes()));
+    let key = idempotency_key(&headers)?.map(|key| entry::digest(key, body.as_bytes()));
     let publication = Publication { key, ..publication(body.as_bytes())? };
     let has_events = !publication.events.is_empty();
     let epoch = front.service.active(&visitor, &id).await?.epoch;

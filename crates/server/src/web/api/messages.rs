@@ -31,9 +31,12 @@ pub(super) async fn send(
     body: Text,
 ) -> Result<Json<Value>, Failure> {
     let Message { content, message_id } = body.object()?;
+    if content.get() == "null" {
+        return Err(Denial::Invalid("`content` is missing".into()).into());
+    }
     let message_id = match message_id {
         Some(given) => MessageId::parse(&given)
-            .map_err(|error| Denial::IdInvalid(format!("`message_id`: {error}").into()))?,
+            .map_err(|error| Denial::Invalid(format!("`message_id`: {error}").into()))?,
         None => made_id()?,
     };
     let entry = EntryBody { content: Some(content), message_id: Some(message_id.clone()) };

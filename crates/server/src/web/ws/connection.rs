@@ -278,7 +278,8 @@ impl Connection {
         }
         let event = if unreadable.recovering { RECOVERY_FAILED } else { ERROR };
         let trouble = Trouble::new(unreadable.code, &unreadable.sentence);
-        self.out.text(trouble.frame(event, None, None, self.now()));
+        let message_id = unreadable.message_id.as_ref();
+        self.out.text(trouble.frame(event, None, message_id, self.now()));
         self.count_bad()
     }
 

@@ -5,6 +5,7 @@ use rejoin_core::log::EntryKind;
 use rejoin_core::resume::Asked;
 use rejoin_core::{Epoch, EventId, MessageId, Seq, SessionId};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use crate::event::check_depth;
@@ -64,6 +65,8 @@ pub(super) struct Unreadable {
     pub(super) sentence: String,
     /// Whether the client was coming back when it said that.
     pub(super) recovering: bool,
+    /// Which message it would have been.
+    pub(super) message_id: Option<MessageId>,
 }
 
 type Read<T> = Result<T, Unreadable>;
@@ -77,7 +80,13 @@ pub(super) fn read(text: &str) -> Read<Request> {
         Some(event) => typed(event, "`event` must be a text")?,
         None => return Err(invalid("`event` is missing")),
     };
-    frame.request(&event)
+    let about = |unreadable| match &*event {
+        "user.message" | "user.cancel" => {
+            Unreadable { message_id: frame.message_id().ok().flatten(), ..unreadable }
+        }
+        _ => unreadable,
+    };
+    frame.request(&event).map_err(about)
 }
 
 /// The members of a frame that mean something, unread.
@@ -118,6 +127,8 @@ struct IncludeContent {
 #[derive(Deserialize)]
 struct AckMetadata {
     last_seq: u64,
+    #[serde(rename = "received_count")]
+    _received_count: Option<u64>,
     gap_detected: Option<bool>,
 }
 
@@ -132,6 +143,7 @@ impl Frame<'_> {
             "user.authenticate" => Request::Authenticate { credential: self.credential()? },
             "user.create_session" => {
                 let client = present(self.content).map_or("{}", RawValue::get).to_owned();
+                object::<IgnoredAny>(&client, "`content` must be an object")?;
                 let wrong = "`session_id` must be a text";
                 let name = present(self.session_id).map(|raw| typed(raw, wrong)).transpose()?;
                 Request::Rare(Rare::CreateSession { client, name })
@@ -238,9 +250,10 @@ impl Frame<'_> {
 
     fn ack(&self) -> Read<Request> {
         let session = self.session()?;
-        let wrong = "`metadata` must be an object with a whole number `last_seq`";
+        let wrong = "`metadata` must be an object with a whole number `last_seq`, and may have \
+                     `received_count` (a whole number) and `gap_detected` (true or false)";
         let raw = present(self.metadata).ok_or_else(|| invalid(wrong))?;
-        let AckMetadata { last_seq, gap_detected } = object(raw.get(), wrong)?;
+        let AckMetadata { last_seq, gap_detected, .. } = object(raw.get(), wrong)?;
         let gap_detected = gap_detected.unwrap_or(false);
         Ok(Request::Ack { session, last_seq: Seq::new(last_seq), gap_detected })
     }
@@ -248,7 +261,7 @@ impl Frame<'_> {
 
 impl Unreadable {
     fn new(code: ErrorCode, sentence: &str) -> Self {
-        Self { code, sentence: sentence.to_owned(), recovering: false }
+        Self { code, sentence: sentence.to_owned(), recovering: false, message_id: None }
     }
 }
 
@@ -284,6 +297,21 @@ mod tests {
     }
 
     #[test]
+    fn what_is_said_of_a_message_that_is_none_names_it() {
+        for text in [
+            r#"{"event":"user.message","message_id":"e1","session_id":"s","content":null}"#,
+            r#"{"event":"user.message","message_id":"e1","session_id":5,"content":1}"#,
+            r#"{"event":"user.cancel","message_id":"e1"}"#,
+        ] {
+            let named = read(text).unwrap_err().message_id;
+            assert_eq!(named.as_ref().map(MessageId::as_str), Some("e1"), "{text}");
+        }
+        assert!(
+            read(r#"{"event":"user.ack","message_id":"e1"}"#).unwrap_err().message_id.is_none()
+        );
+    }
+
+    #[test]
     fn frames_that_are_no_requests_get_the_code_that_says_why() {
         let table = [
             ("", ErrorCode::InvalidMessage),
@@ -291,6 +319,12 @@ mod tests {
             ("[]", ErrorCode::InvalidMessage),
             (r#"["user.create_session"]"#, ErrorCode::InvalidMessage),
             (r#"{"event":"user.ack","session_id":"s","metadata":[3]}"#, ErrorCode::InvalidMessage),
+            (
+                r#"{"event":"user.ack","session_id":"s","metadata":{"last_seq":1,"received_count":-4}}"#,
+                ErrorCode::InvalidMessage,
+            ),
+            (r#"{"event":"user.create_session","content":5}"#, ErrorCode::InvalidMessage),
+            (r#"{"event":"user.create_session","content":[1]}"#, ErrorCode::InvalidMessage),
             (
                 r#"{"event":"user.reconnect","session_id":"s","content":[]}"#,
                 ErrorCode::InvalidMessage,

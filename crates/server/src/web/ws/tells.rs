@@ -134,7 +134,9 @@ impl Connection {
         let (seq, frame) = match exported {
             Ok(exported) => (exported.seq, words::state_exported(record.id(), exported, now)),
             Err(denial) => {
-                (Seq::ZERO, Trouble::from(denial).frame(ERROR, Some(record.id()), None, now))
+                let head = self.service().sessions().store().session(record.id()).await;
+                let head = head.ok().flatten().map_or(Seq::ZERO, |record| record.head);
+                (head, Trouble::from(denial).frame(ERROR, Some(record.id()), None, now))
             }
         };
         let Some(attached) = &mut self.attached else { return };
