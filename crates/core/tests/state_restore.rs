@@ -56,6 +56,7 @@ fn snapshot(from: &str, to: &str, at_seq: u64, at_in_seq: u64) -> Restore<Body> 
         last_seq: None,
         takeover: Takeover::Replace,
         remember_for: HOUR,
+        only_at: None,
         now: at(10),
     }
 }
@@ -320,4 +321,14 @@ fn the_old_session_is_remembered_long_enough_to_lead_to_the_new_one() {
     sessions.restore(snapshot("A", "B", 3, 0)).unwrap();
     let longer = START + SESSION_TTL + HOUR;
     assert_eq!(forget_at(sessions.get("A")), longer, "never shorter than it would have been");
+}
+
+#[test]
+fn a_session_that_has_moved_is_joined_if_it_was_to_be_gone_on_from_as_it_was() {
+    let at_five = Some((seq(5), in_seq(2)));
+    let restore = |only_at| Restore { only_at, ..snapshot("A", "B", 7, 1) };
+    let mut sessions = Sessions::with("A", session_a());
+    assert_eq!(sessions.restore(restore(Some((seq(4), in_seq(2))))).unwrap(), "joined A");
+    assert_eq!(sessions.restore(restore(Some((seq(5), in_seq(1))))).unwrap(), "joined A");
+    assert_ne!(sessions.restore(restore(at_five)).unwrap(), "joined A");
 }

@@ -166,6 +166,7 @@ impl Server {
             last_seq: Some(last_seq),
             takeover: Takeover::Replace,
             remember_for: STATE_TTL,
+            only_at: None,
             now: around.now,
         };
         let from = facts.session_id;

@@ -110,3 +110,33 @@ async fn the_restored_step_is_that_of_the_state_in_force() {
     let exported = client.export(&text(&restored["session_id"]), json!({})).await;
     assert_eq!(exported["metadata"]["current_operation"], "new");
 }
+
+#[tokio::test]
+async fn a_newer_state_counts_although_an_older_one_was_restored_before_it() {
+    let secret = [("MCP_SESSION_SECRET", "a secret that two servers have in common")];
+    let (older, newer) = {
+        let lost = Server::start_with(&[QUIET], "", &secret).await;
+        let mut client = lost.connect().await;
+        let id = client.create().await;
+        (client.checkpoint(&id, 1, 1).await, client.checkpoint(&id, 3, 9).await)
+    };
+    // The first server's data is gone; two clients of the line kept what they had.
+    let server = Server::start_with(&[QUIET], "", &secret).await;
+    let mut first = server.connect().await;
+    let restored = first.restore(&older, json!({ "last_seq": 1 })).await;
+    assert_eq!(restored["metadata"]["restored_step"], 1);
+    let mut second = server.connect().await;
+    let restored = second.restore(&newer, json!({ "last_seq": 4 })).await;
+    assert_eq!(restored["metadata"]["restored_step"], 9);
+    let id = text(&restored["session_id"]);
+    assert_eq!(first.closed().await.code, 4100);
+    // Whatever is brought from now on meets there, and undoes nothing.
+    let said = second.thoughts(&id, 1).await;
+    assert_eq!(seqs(&said), [5]);
+    for sealed in [&older, &newer] {
+        let mut third = server.connect().await;
+        let restored = third.restore(sealed, json!({ "last_seq": 4 })).await;
+        assert_eq!(restored["session_id"], id.as_str());
+        assert_eq!(restored["metadata"]["restored_step"], 9);
+    }
+}

@@ -35,6 +35,8 @@ pub struct Restore<B> {
     pub takeover: Takeover,
     /// How long the old session is remembered, so that its other snapshots find their way.
     pub remember_for: Duration,
+    /// If it is given, `from` is gone on from only if it has come no further than this; else it is joined.
+    pub only_at: Option<(Seq, InSeq)>,
     /// Now.
     pub now: Timestamp,
 }
@@ -103,6 +105,7 @@ pub fn restore<B>(
     match end {
         LineEnd::Closed => Err(RestoreRefused::Superseded),
         LineEnd::Active(id) if id != restore.from => Ok(Restored::Joined(id)),
+        LineEnd::Active(id) if has_moved(&restore, sessions) => Ok(Restored::Joined(id)),
         LineEnd::Gone(id) if id != restore.from => Err(RestoreRefused::Superseded),
         LineEnd::Active(_) | LineEnd::Gone(_) => {
             let mut restore = restore;
@@ -136,6 +139,11 @@ fn check_takeover<B>(
         }
         Takeover::Reject | Takeover::Replace => Ok(()),
     }
+}
+
+fn has_moved<B>(restore: &Restore<B>, sessions: &mut impl Sessions<B>) -> bool {
+    let at = |session: &mut SessionState<B>| (session.out.head(), session.inbox.head());
+    restore.only_at.is_some_and(|only| sessions.find(&restore.from).map(at) != Some(only))
 }
 
 fn line_end<B>(from: &SessionId, now: Timestamp, sessions: &mut impl Sessions<B>) -> LineEnd {

@@ -2,7 +2,7 @@
 //! goes on already.
 
 use rejoin_core::page::Body;
-use rejoin_core::record::{About, Ending, Kind, Record, Status, Transport};
+use rejoin_core::record::{About, Ending, Kind, Record, SnapshotMark, Status, Transport};
 use rejoin_core::resume::Asked;
 use rejoin_core::seal::{self, OpenError, OpenedState, StateFacts};
 use rejoin_core::state::{Create, NewSnapshot, Restore, RestoreRefused, Takeover};
@@ -88,9 +88,34 @@ impl Service {
         Ok(Restored { joined, original: facts.session_id, step, log_gone })
     }
 
+    /// The session where the line goes on, with the newest state that is known of it. If an older one was
+    /// restored before and nothing has happened since, that is gone on from once more.
+    async fn take_line(
+        &self,
+        visitor: &Visitor,
+        restore: Restore<Body>,
+        token: Option<String>,
+    ) -> Result<(Record, Option<Presented>), Denial> {
+        let (record, presented) = self.join_line(visitor, restore.clone(), token).await?;
+        if !is_newer(&restore, &record) {
+            return Ok((record, presented));
+        }
+        let only_at = Some((record.head, record.in_head));
+        let newer = Restore { from: record.id().clone(), only_at, ..restore };
+        match self.sessions().restore(newer).await {
+            Ok(joined) if joined.id() == record.id() => Ok((joined, presented)),
+            Ok(made) => Ok((made, None)),
+            // Whoever is attached there stays.
+            Err(Failure::Refused(RestoreRefused::AlreadyAttached { .. })) => {
+                Ok((record, presented))
+            }
+            Err(failure) => Err(failure.into()),
+        }
+    }
+
     /// The session where the line goes on. Who is attached there stays under `takeover = "reject"`,
     /// unless a token is brought; it is given back if it is still to be used up there.
-    async fn take_line(
+    async fn join_line(
         &self,
         visitor: &Visitor,
         restore: Restore<Body>,
@@ -160,9 +185,18 @@ impl Service {
             last_seq: asked.last_seq,
             takeover: settings.takeover,
             remember_for: settings.remember_for(),
+            only_at: None,
             now,
         })
     }
+}
+
+/// Whether a state that is brought is newer than that of a session in which nothing has happened since it was
+/// restored.
+fn is_newer(restore: &Restore<Body>, record: &Record) -> bool {
+    let Some(SnapshotMark { seq, in_seq, .. }) = record.snapshot else { return false };
+    let untouched = record.held() == 0 && record.in_head <= in_seq && record.head <= restore.seq;
+    untouched && (in_seq, seq) < (restore.in_seq, restore.seq)
 }
 
 /// Whether nothing is left of what a session said.

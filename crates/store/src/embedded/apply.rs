@@ -379,6 +379,7 @@ fn in_row(restore: Restore<Body>, batch: &Batch) -> Restore<Piece> {
         last_seq: restore.last_seq,
         takeover: restore.takeover,
         remember_for: restore.remember_for,
+        only_at: restore.only_at,
         now: restore.now,
     }
 }

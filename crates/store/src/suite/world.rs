@@ -288,6 +288,7 @@ impl World {
             last_seq: None,
             takeover: Takeover::Replace,
             remember_for: REMEMBER,
+            only_at: None,
             now: self.now,
         }
     }

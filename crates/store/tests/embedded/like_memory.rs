@@ -214,6 +214,7 @@ impl World {
             last_seq: None,
             takeover: Takeover::Replace,
             remember_for: HOUR,
+            only_at: None,
             now,
         };
         let (a, b) = (&self.embedded as &dyn Store, &self.memory as &dyn Store);
