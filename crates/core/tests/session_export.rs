@@ -4,7 +4,8 @@ mod common;
 
 use common::live::*;
 use common::*;
-use rejoin_core::session::Settings;
+use rejoin_core::log::MessageDigest;
+use rejoin_core::session::{Publication, Settings};
 
 fn once_a_minute() -> Settings {
     let heartbeat_interval = HOUR;
@@ -71,6 +72,23 @@ fn the_same_state_stored_again_is_not_sent_again() {
     live.wait(MINUTE);
     checkpoint(&mut live, "first");
     assert_eq!(live.heard_by("A"), ["checkpoint"], "it is another than the last one");
+}
+
+#[test]
+fn a_state_that_was_published_another_time_is_not_taken_for_the_newest() {
+    let mut live = attached();
+    let keyed = || {
+        let key = Some(MessageDigest::of("k", b"first"));
+        Publication { key, ..with_state("first", saying(&[])) }
+    };
+    live.publishes(keyed());
+    live.wait(MINUTE);
+    checkpoint(&mut live, "second");
+    live.publishes(keyed());
+    live.wait(MINUTE);
+    live.all_heard();
+    checkpoint(&mut live, "first");
+    assert_eq!(live.heard_by("A"), ["checkpoint"], "the newest was the second");
 }
 
 #[test]

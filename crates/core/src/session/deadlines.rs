@@ -53,7 +53,7 @@ impl Export {
         self.changes = std::mem::replace(&mut self.known, hash) != hash;
     }
 
-    /// What was on its way is stored, or not; says whether a changed state was.
+    /// The state that was on its way is stored; says whether it is a changed one.
     fn has_changed(&mut self) -> bool {
         std::mem::take(&mut self.changes)
     }

@@ -319,6 +319,9 @@ impl Session {
             Ok(appended) => {
                 self.moved_on(appended, now);
                 let before = appended.before;
+                if before.is_some() {
+                    self.export.forget_state(); // it was stored another time, and may be the newest no longer
+                }
                 for Receipt { ticket, first, last } in receipts {
                     let (first, last) = before.map_or((first, last), |was| (was.first, was.last));
                     self.answer(ticket, Ok(Published { first, last }));
