@@ -84,6 +84,11 @@ export class Playground {
     }
   }
 
+  /** It could not connect several times. Which attempts are shown depends on how fast they follow each other. */
+  async keepsTrying() {
+    await this.hasSaid(/attempt ([3-9]|\d{2,})/);
+  }
+
   /** @param {'received'|'replayed'|'dropped'|'missing'} what */
   async count(what) {
     return Number(await this.page.locator(`#${what}`).textContent());
