@@ -8,7 +8,9 @@ mod pages;
 mod reload;
 mod signals;
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::thread;
 
 use anyhow::{Context as _, Result, anyhow};
 use axum::serve::Listener as _;
@@ -27,11 +29,18 @@ use crate::{keys, tls};
 
 /// Runs until it is told to stop, or the store fails.
 pub(crate) fn run(config: Config) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .context("the runtime can't be started")?;
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    if std::env::var_os("TOKIO_WORKER_THREADS").is_none() {
+        runtime.worker_threads(workers());
+    }
+    let runtime = runtime.enable_all().build().context("the runtime can't be started")?;
     runtime.block_on(serve(&config))
+}
+
+/// A processor is left to the thread that writes: every answer waits for it, and it must not wait for one.
+fn workers() -> usize {
+    let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    processors.saturating_sub(1).max(1)
 }
 
 async fn serve(config: &Config) -> Result<()> {

@@ -75,6 +75,11 @@ Only in the file, with `auth = \"jwt\"`. What must hold of a token, which caller
 ";
 
 const SECRETS: &str = "\
+## Processors
+
+The server works on one thread less than there are processors, and on at least one; the embedded store has a thread of its own
+that writes. `TOKIO_WORKER_THREADS` in the environment says how many it is instead.
+
 ## Secrets
 
 Secrets are never logged or printed; `check-config` only says that they are set.
