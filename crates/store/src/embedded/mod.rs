@@ -342,7 +342,10 @@ impl Store for EmbeddedStore {
                 durable.await.map_err(|why| why.unwrap_or_else(|| self.shared.why_not()))?;
                 outcome
             }
-            Err(append) => self.ask(|reply| Request::Append(id.clone(), append, reply)).await,
+            // Less frequent, and large: every append's future would have room for it.
+            Err(append) => {
+                Box::pin(self.ask(|reply| Request::Append(id.clone(), append, reply))).await
+            }
         }
     }
 

@@ -23,6 +23,18 @@ fn some_bytes(dice: &mut Dice, length: usize) -> Body {
     (0..length / 8).flat_map(|_| dice.roll().to_le_bytes()).collect::<Vec<u8>>().into()
 }
 
+/// A thousand producers have a thousand of these, each made anew for each event: what is rare in an
+/// append, and large, must not be part of it.
+#[tokio::test]
+async fn a_waiting_append_takes_little_memory_of_its_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open_whole(directory.path());
+    let id = session_id(1);
+    let appending = store.append(&id, events_from(Seq::new(1), &[body("event")]));
+    let bytes = size_of_val(&*appending);
+    assert!(bytes <= 512, "{bytes} bytes");
+}
+
 /// Bytes that are held in all sessions.
 async fn live_bytes(store: &EmbeddedStore, sessions: u64) -> u64 {
     let mut live = 0;
