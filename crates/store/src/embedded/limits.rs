@@ -16,6 +16,10 @@ pub(super) const WAL_BYTES: u64 = 32 * 1024 * 1024;
 /// commit, growing it two. There is some room for the commit that crosses [`WAL_BYTES`].
 pub(super) const WAL_FILE_BYTES: u64 = WAL_BYTES + 4 * 1024 * 1024;
 
+/// Bytes for the write-ahead log that are written in one piece: a whole commit, but for large ones. The
+/// system's file of SQLite writes no more at once; of twice as much it writes nothing.
+pub(super) const GATHERED_BYTES: usize = 128 * 1024 - 1;
+
 /// Memory for database pages, in KiB.
 pub(super) const CACHE_KIB: i64 = 32 * 1024;
 

@@ -8,8 +8,8 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::error::OpenError;
-use super::limits;
 use super::witness::StoreId;
+use super::{gathering, limits};
 
 /// Tells a database of Rejoin from any other: "RJIN".
 const APPLICATION_ID: u32 = 0x524a_494e;
@@ -123,7 +123,8 @@ pub(super) fn connect(file: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let db = Connection::open_with_flags(file, flags)?;
+    gathering::register()?;
+    let db = Connection::open_with_flags_and_vfs(file, flags, gathering::NAME)?;
     // Files that turn out to be damaged must stay as they were found.
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     db.pragma_update(None, "synchronous", "FULL")?;

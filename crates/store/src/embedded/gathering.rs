@@ -1,0 +1,256 @@
+//! A file system for SQLite that is the system's own, but for one thing: what SQLite writes to the
+//! write-ahead log is gathered, and written in one piece when it is to be flushed.
+//!
+//! SQLite writes every page of a commit with two calls, 24 bytes and the page. For a large commit those
+//! calls took more of the writer's time than everything else it does; gathered, a commit is one write
+//! and one flush.
+//!
+//! Nobody can miss what is gathered: other connections look at a page of the log only when its commit is
+//! in the index that they share, and with `synchronous = FULL` SQLite flushes before it says so. This
+//! connection's own reads, and whatever else asks about the file, write out what is gathered first.
+#![expect(unsafe_code, reason = "SQLite takes a file system as a table of C functions")]
+
+use std::ffi::{CStr, c_int, c_void};
+use std::mem::size_of;
+use std::ptr;
+use std::sync::OnceLock;
+
+use rusqlite::ffi;
+
+use super::limits;
+
+/// The name under which connections ask for it.
+pub(super) const NAME: &CStr = c"rejoin-gathering";
+
+/// The system's own, under its name on Unix.
+const SYSTEM: &CStr = c"unix";
+
+/// Makes it known to SQLite, once for the process.
+pub(super) fn register() -> rusqlite::Result<()> {
+    static REGISTERED: OnceLock<c_int> = OnceLock::new();
+    // SAFETY: the vfs and its name live as long as the process. Its functions are the system's, which
+    // take any vfs, but for `open`.
+    let code = *REGISTERED.get_or_init(|| unsafe {
+        let system = ffi::sqlite3_vfs_find(SYSTEM.as_ptr());
+        if system.is_null() {
+            return ffi::SQLITE_ERROR;
+        }
+        let mut vfs = *system;
+        vfs.zName = NAME.as_ptr();
+        vfs.pNext = ptr::null_mut();
+        vfs.szOsFile += size_of::<Log>() as c_int;
+        vfs.xOpen = Some(open);
+        ffi::sqlite3_vfs_register(Box::into_raw(Box::new(vfs)), 0)
+    });
+    match code {
+        ffi::SQLITE_OK => Ok(()),
+        code => Err(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None)),
+    }
+}
+
+/// An open write-ahead log, as SQLite holds it. The system's file follows it in memory.
+#[repr(C)]
+struct Log {
+    /// What SQLite knows of a file. It must come first.
+    file: ffi::sqlite3_file,
+    gathered: *mut Gathered,
+}
+
+/// What is to be written, and where.
+#[derive(Default)]
+struct Gathered {
+    bytes: Vec<u8>,
+    at: i64,
+}
+
+impl Gathered {
+    fn continues(&self, at: i64, bytes: usize) -> bool {
+        self.at + self.bytes.len() as i64 == at
+            && self.bytes.len() + bytes <= limits::GATHERED_BYTES
+    }
+}
+
+/// What can be done with a write-ahead log. It is never locked, mapped or shared: that is the database.
+static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
+    iVersion: 1,
+    xClose: Some(close),
+    xRead: Some(read),
+    xWrite: Some(write),
+    xTruncate: Some(truncate),
+    xSync: Some(sync),
+    xFileSize: Some(file_size),
+    xLock: Some(lock),
+    xUnlock: Some(lock),
+    xCheckReservedLock: Some(is_reserved),
+    xFileControl: Some(control),
+    xSectorSize: Some(sector_size),
+    xDeviceCharacteristics: Some(characteristics),
+    xShmMap: None,
+    xShmLock: None,
+    xShmBarrier: None,
+    xShmUnmap: None,
+    xFetch: None,
+    xUnfetch: None,
+};
+
+/// The system's file behind a log.
+///
+/// SAFETY: `log` must have been opened by [`open`].
+unsafe fn behind(log: *mut ffi::sqlite3_file) -> *mut ffi::sqlite3_file {
+    // SAFETY: `szOsFile` has room for both.
+    unsafe { log.byte_add(size_of::<Log>()) }
+}
+
+/// Calls a method of the system's file behind a log.
+macro_rules! system {
+    ($log:expr, $method:ident $(, $argument:expr)*) => {{
+        let file = behind($log);
+        match (*(*file).pMethods).$method {
+            Some(method) => method(file $(, $argument)*),
+            None => ffi::SQLITE_IOERR,
+        }
+    }};
+}
+
+/// Writes out what is gathered. What could not be written is forgotten: its commit has failed.
+///
+/// SAFETY: `log` must have been opened by [`open`].
+unsafe fn write_out(log: *mut ffi::sqlite3_file) -> c_int {
+    // SAFETY: SQLite uses a file from one thread at a time, so this is the only reference.
+    unsafe {
+        let gathered = &mut *(*log.cast::<Log>()).gathered;
+        if gathered.bytes.is_empty() {
+            return ffi::SQLITE_OK;
+        }
+        let (bytes, length) = (gathered.bytes.as_ptr().cast(), gathered.bytes.len() as c_int);
+        let code = system!(log, xWrite, bytes, length, gathered.at);
+        gathered.bytes.clear();
+        code
+    }
+}
+
+/// The same, and then calls a method of the system's file.
+macro_rules! write_out_and {
+    ($log:expr, $method:ident $(, $argument:expr)*) => {
+        // SAFETY: SQLite calls this with a file that `open` has opened, and with arguments as the
+        // system's method wants them.
+        unsafe {
+            match write_out($log) {
+                ffi::SQLITE_OK => system!($log, $method $(, $argument)*),
+                code => code,
+            }
+        }
+    };
+}
+
+unsafe extern "C" fn open(
+    _: *mut ffi::sqlite3_vfs,
+    name: ffi::sqlite3_filename,
+    file: *mut ffi::sqlite3_file,
+    flags: c_int,
+    out_flags: *mut c_int,
+) -> c_int {
+    // SAFETY: SQLite gives `szOsFile` bytes for the file. Files other than the log are the system's
+    // from the beginning, and need less.
+    unsafe {
+        let system = ffi::sqlite3_vfs_find(SYSTEM.as_ptr());
+        let Some(open) = system.as_ref().and_then(|system| system.xOpen) else {
+            return ffi::SQLITE_ERROR;
+        };
+        if flags & ffi::SQLITE_OPEN_WAL == 0 {
+            return open(system, name, file, flags, out_flags);
+        }
+        let code = open(system, name, behind(file), flags, out_flags);
+        if code != ffi::SQLITE_OK {
+            (*file).pMethods = ptr::null(); // there is nothing to close
+            return code;
+        }
+        let gathered = Box::into_raw(Box::<Gathered>::default());
+        let known = ffi::sqlite3_file { pMethods: &raw const METHODS };
+        file.cast::<Log>().write(Log { file: known, gathered });
+        ffi::SQLITE_OK
+    }
+}
+
+unsafe extern "C" fn close(log: *mut ffi::sqlite3_file) -> c_int {
+    // SAFETY: it was opened here, and SQLite closes it once.
+    unsafe {
+        let written = write_out(log);
+        drop(Box::from_raw((*log.cast::<Log>()).gathered));
+        match system!(log, xClose) {
+            ffi::SQLITE_OK => written,
+            code => code,
+        }
+    }
+}
+
+unsafe extern "C" fn write(
+    log: *mut ffi::sqlite3_file,
+    bytes: *const c_void,
+    length: c_int,
+    at: i64,
+) -> c_int {
+    // SAFETY: it was opened here; `bytes` has `length` bytes.
+    unsafe {
+        let more = std::slice::from_raw_parts(bytes.cast::<u8>(), length.unsigned_abs() as usize);
+        if !(*(*log.cast::<Log>()).gathered).continues(at, more.len()) {
+            let code = write_out(log);
+            if code != ffi::SQLITE_OK {
+                return code;
+            }
+        }
+        let gathered = &mut *(*log.cast::<Log>()).gathered;
+        if gathered.bytes.is_empty() {
+            gathered.at = at;
+        }
+        gathered.bytes.extend_from_slice(more);
+        ffi::SQLITE_OK
+    }
+}
+
+unsafe extern "C" fn read(
+    log: *mut ffi::sqlite3_file,
+    to: *mut c_void,
+    length: c_int,
+    at: i64,
+) -> c_int {
+    write_out_and!(log, xRead, to, length, at)
+}
+
+unsafe extern "C" fn truncate(log: *mut ffi::sqlite3_file, size: i64) -> c_int {
+    write_out_and!(log, xTruncate, size)
+}
+
+unsafe extern "C" fn sync(log: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
+    write_out_and!(log, xSync, flags)
+}
+
+unsafe extern "C" fn file_size(log: *mut ffi::sqlite3_file, size: *mut i64) -> c_int {
+    write_out_and!(log, xFileSize, size)
+}
+
+unsafe extern "C" fn lock(log: *mut ffi::sqlite3_file, level: c_int) -> c_int {
+    write_out_and!(log, xLock, level)
+}
+
+unsafe extern "C" fn is_reserved(log: *mut ffi::sqlite3_file, reserved: *mut c_int) -> c_int {
+    write_out_and!(log, xCheckReservedLock, reserved)
+}
+
+unsafe extern "C" fn control(
+    log: *mut ffi::sqlite3_file,
+    operation: c_int,
+    argument: *mut c_void,
+) -> c_int {
+    write_out_and!(log, xFileControl, operation, argument)
+}
+
+unsafe extern "C" fn sector_size(log: *mut ffi::sqlite3_file) -> c_int {
+    // SAFETY: as for the others; nothing is asked of the file's content.
+    unsafe { system!(log, xSectorSize) }
+}
+
+unsafe extern "C" fn characteristics(log: *mut ffi::sqlite3_file) -> c_int {
+    // SAFETY: the same.
+    unsafe { system!(log, xDeviceCharacteristics) }
+}
