@@ -133,14 +133,14 @@ impl Records {
         let start = self.bytes.len();
         let mut buffer = [0; MAX_HEAD];
         let head: &[u8] = postcard::to_slice(head, &mut buffer).expect("no head is that long");
-        let mut crc = crc32fast::Hasher::new();
-        crc.update(head);
-        crc.update(body);
-        let length = (head.len() + body.len()) as u32;
-        self.bytes.extend_from_slice(&length.to_le_bytes());
-        self.bytes.extend_from_slice(&crc.finalize().to_le_bytes());
+        let (length, content) = (head.len() + body.len(), start + RECORD_HEADER);
+        self.bytes.reserve(RECORD_HEADER + length);
+        self.bytes.extend_from_slice(&(length as u32).to_le_bytes());
+        self.bytes.extend_from_slice(&[0; 4]); // for the checksum, which is quicker over all of it
         self.bytes.extend_from_slice(head);
         self.bytes.extend_from_slice(body);
+        let crc = crc32fast::hash(&self.bytes[content..]);
+        self.bytes[content - 4..content].copy_from_slice(&crc.to_le_bytes());
         self.count += 1;
         self.place_from(start)
     }

@@ -10,7 +10,7 @@ pub(super) const PAGE_BYTES: u32 = 4096;
 /// Bytes the write-ahead log takes before they are copied into the database. The longer it is, the
 /// more often a page was overwritten in it and is copied once only. Together with
 /// [`JOURNAL_SLACK_BYTES`] and [`FREE_BYTES`] it must stay below the 64 MiB that are promised.
-pub(super) const WAL_BYTES: u64 = 32 * 1024 * 1024;
+pub(super) const WAL_BYTES: u64 = 40 * 1024 * 1024;
 
 /// The write-ahead log's file is made this large at once: overwriting it in place costs one flush per
 /// commit, growing it two. There is some room for the commit that crosses [`WAL_BYTES`].
