@@ -9,6 +9,7 @@ use rusqlite::Connection;
 use rusqlite::hooks::Wal;
 
 use super::error::Fault;
+use super::insert_row::InsertRow;
 use super::journal::{Key, Records};
 use super::limits;
 use super::witness::Witness;
@@ -48,6 +49,8 @@ pub(super) struct SessionRow {
 /// The open database, with its witness.
 #[derive(Debug)]
 pub(super) struct Database {
+    /// Before the connection: it must end first.
+    journal: InsertRow,
     db: Connection,
     witness: Witness,
     audit_max: u64,
@@ -74,8 +77,16 @@ impl Database {
             told.store(pages.unsigned_abs().into(), Relaxed);
             Ok(())
         }))?;
-        let (too_many_free_pages, shrink_file) = (false, false);
-        Ok(Self { db, witness, audit_max, page_bytes, wal_pages, too_many_free_pages, shrink_file })
+        Ok(Self {
+            journal: InsertRow::new(&db)?,
+            db,
+            witness,
+            audit_max,
+            page_bytes,
+            wal_pages,
+            too_many_free_pages: false,
+            shrink_file: false,
+        })
     }
 
     /// Makes a commit durable and has it witnessed.
@@ -96,8 +107,7 @@ impl Database {
         if self.too_many_free_pages {
             self.vacuum()?;
         }
-        let body = commit.records.sealed();
-        schema::put_journal_row(&self.db, commit.number, body)?;
+        self.journal.put(commit.number, commit.records.sealed())?;
         self.db.prepare_cached("COMMIT")?.execute([])?;
         self.witness.note(commit.number).map_err(Fault::Witness)?;
 

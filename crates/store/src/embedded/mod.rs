@@ -10,7 +10,7 @@
 //! |---|---|
 //! | `desk`, `queue`, `request`, `apply`, `batch` | how a call becomes part of a commit: by its caller's own work |
 //! | `writer`, `prepare`, `commit`, `publish`, `ending` | the thread that makes commits: prepare, commit, publish, answer |
-//! | `gathering` | the file system below SQLite: a commit is one write and one flush |
+//! | `gathering`, `insert_row` | below rusqlite: a commit is one write and one flush, its row is not copied |
 //! | `waiting` | those who wait for a commit, and how they are woken |
 //! | `slot`, `index`, `read` | what readers see, and that it is only what is committed |
 //! | `journal`, `rows`, `audit`, `schema` | what is in the file |
@@ -31,6 +31,7 @@ mod error;
 mod gather;
 mod gathering;
 mod index;
+mod insert_row;
 mod journal;
 mod key_map;
 mod limits;

@@ -83,11 +83,11 @@ impl Writer {
     }
 
     /// Lets callers that were just answered come back: those that miss this commit wait for two. Of
-    /// many, half are enough: two commits of like size in turn keep disk and processors busy. Nobody
+    /// many, a third are enough: two or three commits in turn keep disk and processors busy. Nobody
     /// waits longer than a fraction of what a commit takes.
     fn gather(&self) {
         let (started, queue) = (Instant::now(), &self.shared.queue);
-        let enough = self.expected.min(limits::LARGE_COMMIT).max(self.expected / 2);
+        let enough = self.expected.min(limits::LARGE_COMMIT).max(self.expected / 3);
         while queue.to_commit() < enough && started.elapsed() < limits::GATHER {
             // Whoever looks too often keeps those from their work that it waits for.
             (0..limits::GATHER_PAUSES).for_each(|_| std::hint::spin_loop());
