@@ -254,3 +254,85 @@ unsafe extern "C" fn characteristics(log: *mut ffi::sqlite3_file) -> c_int {
     // SAFETY: the same.
     unsafe { system!(log, xDeviceCharacteristics) }
 }
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::Connection;
+    use tempfile::TempDir;
+
+    use super::super::schema;
+
+    /// More than is gathered, several times over.
+    const MUCH: usize = 1_000_000;
+
+    fn database() -> (TempDir, Connection) {
+        let directory = tempfile::tempdir().unwrap();
+        let db = schema::connect(&directory.path().join("db")).unwrap();
+        schema::use_wal(&db).unwrap();
+        db.execute_batch("CREATE TABLE blobs (id INTEGER PRIMARY KEY, body BLOB)").unwrap();
+        (directory, db)
+    }
+
+    fn put(db: &Connection, id: i64, length: usize) {
+        db.execute("INSERT INTO blobs VALUES (?1, ?2)", (id, vec![id as u8; length])).unwrap();
+    }
+
+    #[track_caller]
+    fn assert_holds(db: &Connection, wanted: &[(i64, usize)]) {
+        let mut select = db.prepare("SELECT id, body FROM blobs ORDER BY id").unwrap();
+        let rows = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+        let held: Vec<(i64, Vec<u8>)> = rows.map(Result::unwrap).collect();
+        assert_eq!(held.len(), wanted.len());
+        for ((id, body), wanted) in held.iter().zip(wanted) {
+            assert_eq!((*id, body.len()), *wanted);
+            assert!(body.iter().all(|byte| *byte == *id as u8), "{id} is not as it was written");
+        }
+    }
+
+    #[test]
+    fn others_see_a_commit_whole_as_soon_as_it_is_made() {
+        let (directory, db) = database();
+        let reader = schema::connect_reader(&directory.path().join("db")).unwrap();
+        let mut wanted = vec![];
+        for (id, length) in [(1, 10), (2, MUCH), (3, 5_000), (4, 131_072), (5, 262_144)] {
+            put(&db, id, length);
+            wanted.push((id, length));
+            assert_holds(&reader, &wanted);
+        }
+    }
+
+    #[test]
+    fn a_connection_reads_what_it_has_written_and_not_committed() {
+        let (directory, db) = database();
+        // With so few pages in memory they are written to the log, and read back, before the commit.
+        db.pragma_update(None, "cache_size", 10).unwrap();
+        put(&db, 1, 10);
+        db.execute_batch("BEGIN").unwrap();
+        put(&db, 2, MUCH);
+        put(&db, 3, MUCH);
+        assert_holds(&db, &[(1, 10), (2, MUCH), (3, MUCH)]);
+        db.execute_batch("ROLLBACK").unwrap();
+        put(&db, 4, 20_000);
+        assert_holds(&db, &[(1, 10), (4, 20_000)]);
+        let other = schema::connect_reader(&directory.path().join("db")).unwrap();
+        assert_holds(&other, &[(1, 10), (4, 20_000)]);
+    }
+
+    #[test]
+    fn a_log_that_begins_again_is_as_good_as_the_first() {
+        let (directory, db) = database();
+        for id in 1..=3 {
+            put(&db, id, 50_000);
+            let checkpoint = "PRAGMA wal_checkpoint(RESTART)";
+            db.query_row(checkpoint, [], |row| row.get::<_, i64>(0)).unwrap();
+        }
+        put(&db, 4, 7);
+        let copy = tempfile::tempdir().unwrap();
+        for file in ["db", "db-wal"] {
+            std::fs::copy(directory.path().join(file), copy.path().join(file)).unwrap();
+        }
+        // As after a crash: what was committed is in the files, not in what was gathered.
+        let after = schema::connect(&copy.path().join("db")).unwrap();
+        assert_holds(&after, &[(1, 50_000), (2, 50_000), (3, 50_000), (4, 7)]);
+    }
+}
