@@ -36,6 +36,7 @@ pub(crate) fn try_session(
             let end = End {
                 ending: Ending::Closed,
                 only_parked: Some(stale),
+                only_by: None,
                 only_due: false,
                 remember_for: Duration::ZERO,
                 now,
@@ -92,6 +93,7 @@ pub(crate) fn try_session(
             let end = End {
                 ending: Ending::Expired,
                 only_parked: Some(record.generation),
+                only_by: None,
                 only_due: false,
                 remember_for: Duration::ZERO,
                 now,
@@ -102,6 +104,7 @@ pub(crate) fn try_session(
             let end = End {
                 ending: Ending::Expired,
                 only_parked: Some(record.generation),
+                only_by: None,
                 only_due: true,
                 remember_for: Duration::ZERO,
                 now,

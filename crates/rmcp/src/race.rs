@@ -88,7 +88,14 @@ impl World {
 
     fn end(&self, only_parked: Option<Generation>) -> bool {
         let ending = Ending::CleanedUp;
-        let end = End { ending, only_parked, only_due: false, remember_for: HOUR, now: NOW };
+        let end = End {
+            ending,
+            only_parked,
+            only_by: None,
+            only_due: false,
+            remember_for: HOUR,
+            now: NOW,
+        };
         let ended = block_on(self.store.end(&self.id, end)).is_ok();
         self.stir(false);
         ended

@@ -166,6 +166,7 @@ impl Claim {
         let end = End {
             ending: Ending::CleanedUp,
             only_parked: Some(self.generation),
+            only_by: None,
             only_due: false,
             remember_for: self.shared.settings.remember_for(),
             now: self.shared.clock.now(),

@@ -93,6 +93,7 @@ async fn look_at(shared: &Arc<Shared>, record: &Record, now: Timestamp) -> Resul
             let end = End {
                 ending: Ending::Expired,
                 only_parked: Some(generation),
+                only_by: None,
                 only_due: true,
                 remember_for: shared.settings.remember_for(),
                 now,

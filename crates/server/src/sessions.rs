@@ -205,6 +205,7 @@ impl Sessions {
         let end = End {
             ending: Ending::Closed,
             only_parked: None,
+            only_by: None,
             only_due: false,
             remember_for: self.shared.settings.remember_for(),
             now: self.shared.clock.now(),

@@ -144,6 +144,7 @@ impl Server {
                 Verdict::End => Write::End(End {
                     ending: Ending::Expired,
                     only_parked: Some(generation),
+                    only_by: None,
                     only_due: true,
                     remember_for: STATE_TTL,
                     now: around.now,

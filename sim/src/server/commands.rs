@@ -44,6 +44,7 @@ impl Server {
                     let end = End {
                         ending: Ending::Closed,
                         only_parked: None,
+                        only_by: None,
                         only_due: false,
                         remember_for: STATE_TTL,
                         now: around.now,

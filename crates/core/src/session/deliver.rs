@@ -4,7 +4,7 @@
 
 use super::{Interest, Output, Session, Tell};
 use crate::ids::AttachmentId;
-use crate::page::Page;
+use crate::page::{Page, StoredEvent};
 use crate::position::{Seq, SeqRange};
 use crate::resume::{self, Gap};
 use crate::state::Ack;
@@ -26,17 +26,26 @@ pub(super) struct Reader {
 /// Events that were there before the client attached.
 #[derive(Clone, Copy, Debug)]
 struct Replay {
-    /// The first that is sent.
-    from: Seq,
-    /// The last.
+    /// The last of them.
     to: Seq,
+    /// Those that were sent: from the first to the last, and how many. There are less if some in between
+    /// went while others were being sent.
+    sent: Option<(SeqRange, u64)>,
+}
+
+impl Replay {
+    fn note(&mut self, events: &[StoredEvent]) {
+        let (Some(first), Some(last)) = (events.first(), events.last()) else { return };
+        let (from, before) = self.sent.map_or((first.seq, 0), |(range, sent)| (range.from, sent));
+        self.sent = Some((SeqRange { from, to: last.seq }, before + events.len() as u64));
+    }
 }
 
 impl Reader {
     /// Goes on after `after`; everything up to `head` is a replay.
     pub(super) fn start(&mut self, after: Seq, head: Seq) {
         self.cursor = after;
-        self.replay = Some(Replay { from: after.next(), to: head });
+        self.replay = Some(Replay { to: head, sent: None });
     }
 }
 
@@ -97,6 +106,7 @@ impl Session {
         let mut replayed = page.events;
         let live = replayed.split_off(replayed.partition_point(|event| event.seq <= boundary));
         if !replayed.is_empty() {
+            client.reader.replay.iter_mut().for_each(|replay| replay.note(&replayed));
             self.tell(attachment, Tell::Events { events: replayed, replayed: true });
         }
         self.complete_replay(attachment);
@@ -109,11 +119,13 @@ impl Session {
     pub(super) fn complete_replay(&mut self, attachment: AttachmentId) {
         let Some(client) = self.attachments.get_mut(&attachment) else { return };
         let reader = &mut client.reader;
-        if let Some(Replay { from, to }) = reader.replay
+        if let Some(Replay { to, sent }) = reader.replay
             && reader.cursor >= to
         {
             reader.replay = None;
-            self.tell(attachment, Tell::ReplayComplete { range: SeqRange::new(from, to) });
+            let (range, replayed) = sent.unzip();
+            let replayed = replayed.unwrap_or_default();
+            self.tell(attachment, Tell::ReplayComplete { range, replayed });
         }
     }
 
@@ -132,13 +144,10 @@ impl Session {
         }
     }
 
-    /// Moves a client past events that are gone; a replay that was to begin with them begins later.
+    /// Moves a client past events that are gone.
     fn skip_to(&mut self, attachment: AttachmentId, seq: Seq) {
         let Some(client) = self.attachments.get_mut(&attachment) else { return };
         client.reader.cursor = seq;
-        if let Some(replay) = &mut client.reader.replay {
-            replay.from = replay.from.max(seq.next());
-        }
     }
 
     pub(super) fn on_writable(&mut self, attachment: AttachmentId, now: Timestamp) {

@@ -42,7 +42,7 @@ use crate::ids::AttachmentId;
 use crate::lifetime::{Lifetime, Verdict};
 use crate::log::{EntryKind, MessageDigest};
 use crate::page::{Body, Page, StoredEntry, StoredEvent};
-use crate::position::{InSeq, Seq, SeqRange, Term};
+use crate::position::{Generation, InSeq, Seq, SeqRange, Term};
 use crate::record::Record;
 use crate::resume::Gap;
 use crate::state::{
@@ -274,8 +274,10 @@ pub enum Tell {
     },
     /// Everything that was there before it attached has been sent.
     ReplayComplete {
-        /// Which; nothing if there was nothing to send.
+        /// From which to which; nothing if there was nothing to send.
         range: Option<SeqRange>,
+        /// How many. Less than there are numbers, if some in between went while others were being sent.
+        replayed: u64,
     },
     /// Are you there?
     Heartbeat {
@@ -423,6 +425,11 @@ impl Session {
     /// The session as far as this process knows it.
     pub fn record(&self) -> &Record {
         &self.record
+    }
+
+    /// The generation of a client; nothing if it has been replaced, or is not attached yet.
+    pub fn generation_of(&self, attachment: AttachmentId) -> Option<Generation> {
+        self.attachments.get(&attachment)?.generation
     }
 
     /// Whether it has ended.

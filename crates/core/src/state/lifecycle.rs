@@ -32,6 +32,8 @@ pub struct End {
     /// Set by clean-ups, which must not touch a session that a client has come back to: it is ended
     /// only if the generation is still this one and nobody is attached.
     pub only_parked: Option<Generation>,
+    /// Set where a client ends it: it is ended only if that client's generation is still the present one.
+    pub only_by: Option<Generation>,
     /// Set where time has run out: it is ended only if its deadline has really passed.
     pub only_due: bool,
     /// How long it is remembered, so that its credentials are answered properly.
@@ -118,6 +120,9 @@ impl<B> SessionState<B> {
             if self.vitals.attached.is_some() {
                 return Err(EndRefused::Attached);
             }
+        }
+        if let Some(generation) = end.only_by {
+            self.check_generation(generation)?;
         }
         if end.only_due && self.vitals.attached.is_some() {
             return Err(EndRefused::Attached);

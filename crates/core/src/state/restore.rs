@@ -202,6 +202,7 @@ pub fn trace_of_forgotten<B>(restore: &Restore<B>) -> SessionState<B> {
     let end = End {
         ending,
         only_parked: None,
+        only_by: None,
         only_due: false,
         remember_for: restore.remember_for,
         now: restore.now,

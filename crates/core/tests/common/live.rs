@@ -401,7 +401,7 @@ fn tell_in_words(tell: Tell) -> String {
             let how = if replayed { "replayed" } else { "live" };
             format!("{how} {}", seqs.join(" "))
         }
-        Tell::ReplayComplete { range } => {
+        Tell::ReplayComplete { range, .. } => {
             let range = range.map_or("nothing".to_owned(), |range| range.to_string());
             format!("replay complete: {range}")
         }

@@ -126,7 +126,14 @@ pub fn message(id: &str, content: &str, now: Timestamp) -> Enter<Body> {
 }
 
 pub fn ended_by_user(now: Timestamp) -> End {
-    End { ending: Ending::Closed, only_parked: None, only_due: false, remember_for: HOUR, now }
+    End {
+        ending: Ending::Closed,
+        only_parked: None,
+        only_by: None,
+        only_due: false,
+        remember_for: HOUR,
+        now,
+    }
 }
 
 pub fn time_ran_out(now: Timestamp) -> End {

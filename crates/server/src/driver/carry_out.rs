@@ -8,9 +8,10 @@ use rejoin_core::record::Ending;
 use rejoin_core::resume::Gap;
 use rejoin_core::session::{Input, LeaveReason, Output, PublishRefused, Published, Tell, Ticket};
 use rejoin_core::state::{
-    Append, AppendRefused, Attach, AttachRefused, Detach, End, Enter, EnterRefused, Keep,
+    Append, AppendRefused, Attach, AttachRefused, Detach, End, EndRefused, Enter, EnterRefused,
+    Keep, Stale,
 };
-use rejoin_core::{AttachmentId, SessionId};
+use rejoin_core::{AttachmentId, Generation, SessionId};
 use rejoin_store::{Body, Failure, PageLimit, Unavailable};
 use tokio::sync::oneshot;
 use tracing::{Instrument as _, debug_span};
@@ -128,6 +129,7 @@ impl Driver {
                     let end = End {
                         ending: Ending::CleanedUp,
                         only_parked: Some(detach.generation),
+                        only_by: None,
                         only_due: false,
                         remember_for: shared.settings.remember_for(),
                         now: detach.now,
@@ -184,12 +186,21 @@ impl Driver {
 
     /// Ends the session because a client wants it: it stays connected, everybody else is closed.
     pub(super) fn end(&mut self, by: AttachmentId, reply: Reply<(), EndError>) -> Done {
+        let only_by = self.session.generation_of(by);
+        if only_by.is_none() {
+            let (named, current) = (Generation::ZERO, self.session.record().generation);
+            let replaced = EndRefused::Stale(Stale { named, current });
+            let refused = if self.session.is_over() { EndRefused::Already } else { replaced };
+            let _ = reply.send(Err(Failure::Refused(refused))); // whoever asked may have gone
+            return Done::Nothing;
+        }
         let (shared, id) = (Arc::clone(&self.shared), self.id.clone());
         self.client_lane.push(async move {
             let now = shared.clock.now();
             let remember_for = shared.settings.remember_for();
             let ending = Ending::Closed;
-            let end = End { ending, only_parked: None, only_due: false, remember_for, now };
+            let only_parked = None;
+            let end = End { ending, only_parked, only_by, only_due: false, remember_for, now };
             let answer = shared.store.end(&id, end).await;
             let done = match &answer {
                 Ok(record) => {
@@ -227,6 +238,7 @@ impl Driver {
                     let end = End {
                         ending: Ending::CleanedUp,
                         only_parked: Some(generation),
+                        only_by: None,
                         only_due: false,
                         remember_for: shared.settings.remember_for(),
                         now: shared.clock.now(),

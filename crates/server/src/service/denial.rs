@@ -307,10 +307,10 @@ impl From<PublishRefused> for Denial {
 impl From<EndRefused> for Denial {
     fn from(refused: EndRefused) -> Self {
         match refused {
-            EndRefused::Already
-            | EndRefused::Stale(_)
-            | EndRefused::Attached
-            | EndRefused::NotDue(_) => Self::Ended(Ending::Closed),
+            EndRefused::Stale(_) => Self::Superseded,
+            EndRefused::Already | EndRefused::Attached | EndRefused::NotDue(_) => {
+                Self::Ended(Ending::Closed)
+            }
         }
     }
 }

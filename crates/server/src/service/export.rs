@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use tracing::{Instrument as _, debug_span};
 
 use super::speak::agents_only;
-use super::state::{Include, clients_copy};
+use super::state::{Include, clients_copy, sealed_copy};
 use super::{Denial, Service, Visitor};
 use crate::random;
 
@@ -82,7 +82,8 @@ impl Service {
             taken_at,
             expires_at: exported_at + lifetime,
         };
-        let content = serde_json::to_vec(&state).unwrap_or_default(); // JSON always is JSON
+        let sealed = sealed_copy(&state, snapshot.as_ref());
+        let content = serde_json::to_vec(&sealed).unwrap_or_default(); // JSON always is JSON
         let max_bytes = self.inner.settings.max_state_bytes;
         let (keys, nonce) = (self.keys(), random::bytes()?);
         let signed_state = seal::seal(&keys, &facts, &content, nonce, max_bytes)?;

@@ -7,7 +7,7 @@ use rejoin_core::resume::Asked;
 use rejoin_core::seal::{self, OpenError, OpenedState, StateFacts};
 use rejoin_core::state::{Create, NewSnapshot, Restore, RestoreRefused, Takeover};
 use rejoin_core::token::TokenRefusal;
-use rejoin_core::{Epoch, LogId, SessionId};
+use rejoin_core::{Epoch, InSeq, LogId, Seq, SessionId};
 use rejoin_store::{Failure, Unavailable};
 use serde_json::{Map, Value};
 use tracing::field::{Empty, display};
@@ -77,14 +77,15 @@ impl Service {
         let Admission { asked, token } = admission;
         let OpenedState { facts, content } = opened;
         let old = self.sessions().store().session(&facts.session_id).await?;
-        let log_gone = old.as_ref().is_none_or(is_emptied);
         let not_ours = || Denial::State(StateProblem::NotAuthentic);
         let state: Map<String, Value> = serde_json::from_slice(&content).map_err(|_| not_ours())?;
         let restore = self.restore_of(visitor, &facts, state, &asked)?;
-        let (record, presented) = self.take_line(visitor, restore, token).await?;
+        let (record, presented) = self.take_line(visitor, restore, old.as_ref(), token).await?;
         let asked = Asked { epoch: same_line(&asked, &facts, old.as_ref()), ..asked };
         let joined = self.attach(visitor, &record, transport, Some(asked), presented).await?;
-        let step = self.step_in_force(&joined.confirmed.record).await?;
+        let going_on = &joined.confirmed.record;
+        let log_gone = old.is_none_or(|old| is_emptied(&old, going_on));
+        let step = self.step_in_force(going_on).await?;
         Ok(Restored { joined, original: facts.session_id, step, log_gone })
     }
 
@@ -94,10 +95,11 @@ impl Service {
         &self,
         visitor: &Visitor,
         restore: Restore<Body>,
+        old: Option<&Record>,
         token: Option<String>,
     ) -> Result<(Record, Option<Presented>), Denial> {
         let (record, presented) = self.join_line(visitor, restore.clone(), token).await?;
-        if !is_newer(&restore, &record) {
+        if !is_newer(&restore, &record, old) {
             return Ok((record, presented));
         }
         let only_at = Some((record.head, record.in_head));
@@ -192,17 +194,23 @@ impl Service {
 }
 
 /// Whether a state that is brought is newer than that of a session in which nothing has happened since it was
-/// restored.
-fn is_newer(restore: &Restore<Body>, record: &Record) -> bool {
+/// restored: its numbers are those of the state, or of the old session where that is remembered.
+fn is_newer(restore: &Restore<Body>, record: &Record, old: Option<&Record>) -> bool {
     let Some(SnapshotMark { seq, in_seq, .. }) = record.snapshot else { return false };
-    let untouched = record.held() == 0 && record.in_head <= in_seq && record.head <= restore.seq;
-    untouched && (in_seq, seq) < (restore.in_seq, restore.seq)
+    let (head, in_head) = old.map_or((Seq::ZERO, InSeq::ZERO), |old| (old.head, old.in_head));
+    let nothing_said = record.held() == 0 && record.head <= restore.seq.max(head);
+    let nothing_entered = record.in_head <= in_seq.max(in_head);
+    nothing_said && nothing_entered && (in_seq, seq) < (restore.in_seq, restore.seq)
 }
 
-/// Whether nothing is left of what a session said.
-fn is_emptied(record: &Record) -> bool {
-    match &record.status {
-        Status::Active | Status::Ended { ending: Ending::Restored { .. }, .. } => false,
+/// Whether nothing is left of what a session said. If its line had gone on before, the session that goes on
+/// has what is left.
+fn is_emptied(old: &Record, going_on: &Record) -> bool {
+    match &old.status {
+        Status::Active => false,
+        Status::Ended { ending: Ending::Restored { .. }, .. } => {
+            going_on.held() == 0 && going_on.head > Seq::ZERO
+        }
         Status::Ended { ending: Ending::Expired | Ending::Closed | Ending::CleanedUp, .. } => true,
     }
 }

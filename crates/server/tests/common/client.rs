@@ -101,10 +101,10 @@ fn tell_words(tell: Tell) -> String {
             let texts = events.iter().map(|event| format!("{}={}", event.seq, text(&event.body)));
             format!("{kind} {}", texts.collect::<Vec<_>>().join(" "))
         }
-        Tell::ReplayComplete { range: Some(range) } => {
+        Tell::ReplayComplete { range: Some(range), .. } => {
             format!("complete {}-{}", range.from, range.to)
         }
-        Tell::ReplayComplete { range: None } => "complete".into(),
+        Tell::ReplayComplete { range: None, .. } => "complete".into(),
         Tell::Heartbeat { .. } => "heartbeat".into(),
         Tell::AckAhead { head } => format!("ack ahead of {head}"),
         Tell::Superseded => "superseded".into(),

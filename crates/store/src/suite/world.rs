@@ -131,7 +131,14 @@ impl World {
     /// An end without conditions.
     pub(super) fn ending(&self, ending: Ending) -> End {
         let now = self.now;
-        End { ending, only_parked: None, only_due: false, remember_for: REMEMBER, now }
+        End {
+            ending,
+            only_parked: None,
+            only_by: None,
+            only_due: false,
+            remember_for: REMEMBER,
+            now,
+        }
     }
 }
 

@@ -241,7 +241,14 @@ async fn the_files_shrink_when_much_has_ended() {
     let store = full_store(directory.path()).await;
     for number in 0..40 {
         let (ending, remember_for) = (Ending::Closed, HOUR);
-        let end = End { ending, only_parked: None, only_due: false, remember_for, now: at(9) };
+        let end = End {
+            ending,
+            only_parked: None,
+            only_by: None,
+            only_due: false,
+            remember_for,
+            now: at(9),
+        };
         store.end(&session_id(number), end).await.unwrap();
     }
     files_shrink(directory.path()).await;

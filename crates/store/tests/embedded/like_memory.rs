@@ -184,7 +184,14 @@ impl World {
         let endings = [Ending::Closed, Ending::Expired, Ending::CleanedUp];
         let ending = endings[self.dice.below(3) as usize].clone();
         let forget = self.dice.one_in(2);
-        let end = End { ending, only_parked: None, only_due: false, remember_for: HOUR / 60, now };
+        let end = End {
+            ending,
+            only_parked: None,
+            only_by: None,
+            only_due: false,
+            remember_for: HOUR / 60,
+            now,
+        };
         let (a, b) = (&self.embedded as &dyn Store, &self.memory as &dyn Store);
         if forget {
             assert_eq!(a.forget(id, now).await, b.forget(id, now).await);

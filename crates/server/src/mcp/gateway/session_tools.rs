@@ -216,6 +216,7 @@ impl Desk<'_> {
         let end = End {
             ending: Ending::Restored { to: to.clone() },
             only_parked: None,
+            only_by: None,
             only_due: false,
             remember_for: self.shared.settings.session.lifetime.session_ttl * NAMES_LAST,
             now: self.shared.clock.now(),

@@ -252,6 +252,9 @@ impl Connection {
             },
             Message::Binary(_) => {
                 self.heard().await;
+                if self.visitor.is_none() {
+                    return self.ask_who();
+                }
                 let sentence = "Frames are text: one JSON object each";
                 self.complain(Trouble::new(ErrorCode::InvalidMessage, sentence))
             }

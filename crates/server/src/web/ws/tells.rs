@@ -66,7 +66,7 @@ impl Connection {
             Tell::State => Box::pin(self.send_state(Order::AtOnce)).await,
             Tell::Checkpoint => Box::pin(self.send_state(Order::AfterItsEvent)).await,
             Tell::Events { events, replayed } => self.send_events(&events, replayed),
-            Tell::ReplayComplete { range } => self.complete_replay(range),
+            Tell::ReplayComplete { range, replayed } => self.complete_replay(range, replayed),
             Tell::Heartbeat { head, renew_token } => {
                 Box::pin(self.beat(head, renew_token)).await;
             }
@@ -113,7 +113,7 @@ impl Connection {
         }
     }
 
-    fn complete_replay(&mut self, range: Option<SeqRange>) {
+    fn complete_replay(&mut self, range: Option<SeqRange>, replayed: u64) {
         let now = self.now();
         let Some(attached) = &mut self.attached else { return };
         let id = attached.id().clone();
@@ -121,7 +121,7 @@ impl Connection {
             let sentence = "Nothing is left of what the old session said";
             self.out.text(words::notice(Some(&id), "no_buffered_events", sentence, now));
         }
-        self.out.text(words::replay_complete(&id, range, now));
+        self.out.text(words::replay_complete(&id, range, replayed, now));
     }
 
     /// The agent's state, by itself or because it stands for events that are gone. The newest one is

@@ -171,14 +171,15 @@ pub(super) fn notice(
 /// `system.notice` with code `replay_complete`.
 pub(super) fn replay_complete(
     session: &SessionId,
-    replayed: Option<SeqRange>,
+    range: Option<SeqRange>,
+    replayed: u64,
     now: Timestamp,
 ) -> String {
     let metadata = json!({
         "code": "replay_complete",
-        "replayed": replayed.map_or(0, SeqRange::count),
-        "from": replayed.map(|range| range.from.get()),
-        "to": replayed.map(|range| range.to.get()),
+        "replayed": replayed,
+        "from": range.map(|range| range.from.get()),
+        "to": range.map(|range| range.to.get()),
     });
     control("system.notice", Some(session), now, json!("Replay complete"), metadata)
 }
