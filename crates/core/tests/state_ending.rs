@@ -46,6 +46,17 @@ fn an_end_takes_both_logs_the_snapshot_and_the_lease() {
 }
 
 #[test]
+fn a_client_that_was_replaced_ends_nothing() {
+    let mut session = full_session();
+    let by =
+        |generation| End { only_by: Some(Generation::new(generation)), ..ended_by_user(at(1)) };
+    session.comes(START);
+    assert_eq!(session.end(&by(1)), Err(EndRefused::Stale(stale(1, 2))));
+    assert_eq!(session.held().len(), 3);
+    session.end(&by(2)).unwrap();
+}
+
+#[test]
 fn the_numbering_and_the_tokens_outlive_the_end() {
     let mut session = full_session();
     session.end(&ended_by_user(at(1))).unwrap();

@@ -16,6 +16,8 @@ pub use http::Http;
 pub struct AgentCounts {
     /// Agents that were started again after a death.
     pub restarts: AtomicU64,
+    /// MCP servers behind the gateway that were started or introduced again to a session.
+    pub upstream_restarts: AtomicU64,
     /// Times that the attempts to start one ended.
     pub given_up: AtomicU64,
     /// Lines of child agents that were ignored: no event, a reserved name, too long.

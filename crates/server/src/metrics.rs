@@ -224,6 +224,11 @@ impl Metrics {
         histogram(&mut text, "reconnect_away_seconds", help, &AWAY, &self.away);
         for (name, help, count) in [
             ("agent_restarts", "Agents started again after they died", &agents.restarts),
+            (
+                "upstream_restarts",
+                "MCP servers started again for a session",
+                &agents.upstream_restarts,
+            ),
             ("agents_given_up", "Agents that died too often", &agents.given_up),
             ("agent_lines_ignored", "Lines of agents that were no event", &agents.ignored_lines),
         ] {

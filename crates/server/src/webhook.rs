@@ -199,20 +199,26 @@ fn decide(answer: &[u8]) -> Decision {
     }
 }
 
-/// A duration as people write it in settings.
+/// A duration as people write it in settings: `10m`, `1h 30m`.
 fn duration(text: &str) -> Option<Duration> {
-    let digits = text.find(|c: char| !c.is_ascii_digit())?;
-    let (number, unit) = text.split_at(digits);
-    let number: u64 = number.parse().ok()?;
-    let millis: u64 = match unit {
-        "ms" => 1,
-        "s" => 1_000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        "d" => 86_400_000,
-        _ => return None,
-    };
-    number.checked_mul(millis).map(Duration::from_millis)
+    let (mut rest, mut sum) = (text.trim(), None);
+    while !rest.is_empty() {
+        let (number, after) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit())?);
+        let end = after.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(after.len());
+        let (unit, after) = after.split_at(end);
+        let millis = match unit {
+            "ms" => 1,
+            "s" => 1_000,
+            "m" => 60_000,
+            "h" => 3_600_000,
+            "d" => 86_400_000,
+            _ => return None,
+        };
+        let part = number.parse::<u64>().ok()?.checked_mul(millis)?;
+        sum = Some(sum.unwrap_or(0_u64).checked_add(part)?);
+        rest = after.trim_start();
+    }
+    sum.map(Duration::from_millis)
 }
 
 impl fmt::Debug for WebHook {
@@ -229,6 +235,9 @@ mod tests {
     fn an_answer_says_now_or_later_or_nothing() {
         assert_eq!(decide(br#"{"cleanup":true}"#), Decision::Now);
         assert_eq!(decide(br#"{"keep_for":"10m"}"#), Decision::After(Duration::from_secs(600)));
+        let one_and_a_half = Decision::After(Duration::from_secs(5_400));
+        assert_eq!(decide(br#"{"keep_for":"1h 30m"}"#), one_and_a_half);
+        assert_eq!(decide(br#"{"keep_for":"1h30m"}"#), one_and_a_half);
         for nothing in [&b""[..], b"ok", b"{}", br#"{"keep_for":"soon"}"#, br#"{"keep_for":"-1s"}"#]
         {
             assert_eq!(decide(nothing), Decision::Undecided);

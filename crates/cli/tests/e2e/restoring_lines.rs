@@ -140,3 +140,25 @@ async fn a_newer_state_counts_although_an_older_one_was_restored_before_it() {
         assert_eq!(restored["metadata"]["restored_step"], 9);
     }
 }
+
+#[tokio::test]
+async fn the_same_holds_where_the_session_has_expired_and_is_remembered() {
+    let server = Server::start(&[QUIET, "--disconnect-ttl=100ms"]).await;
+    let mut client = server.connect().await;
+    let id = client.create().await;
+    let (older, newer) = (client.checkpoint(&id, 1, 1).await, client.checkpoint(&id, 3, 9).await);
+    drop(client);
+    server.expired(&id).await;
+    let mut first = server.connect().await;
+    let restored = first.restore(&older, json!({ "last_seq": 1 })).await;
+    assert_eq!(restored["metadata"]["restored_step"], 1);
+    let mut second = server.connect().await;
+    let restored = second.restore(&newer, json!({ "last_seq": 4 })).await;
+    assert_eq!(restored["metadata"]["restored_step"], 9);
+    assert_eq!(first.closed().await.code, 4100);
+    // Nothing is left of what the old one said; whoever brings the state again is told so again.
+    second.notice("no_buffered_events").await;
+    let mut third = server.connect().await;
+    third.restore(&newer, json!({ "last_seq": 4 })).await;
+    third.notice("no_buffered_events").await;
+}

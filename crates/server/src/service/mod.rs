@@ -212,6 +212,11 @@ impl Service {
         *self.inner.phase.borrow() != Phase::Open
     }
 
+    /// Whether connections are being closed.
+    pub(crate) fn is_closing(&self) -> bool {
+        *self.inner.phase.borrow() == Phase::Closing
+    }
+
     /// How far the server is, now and later.
     pub(crate) fn phase(&self) -> watch::Receiver<Phase> {
         self.inner.phase.subscribe()

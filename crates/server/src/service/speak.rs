@@ -11,9 +11,9 @@ use rejoin_core::state::Entered;
 use rejoin_core::{Epoch, Seq, SessionId};
 use rejoin_store::audit::{AuditPage, AuditQuery};
 use rejoin_store::{PageLimit, StoredEvent};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
-use super::{Denial, Service, Visitor};
+use super::{Denial, Phase, Service, Visitor};
 use crate::entry::EntryBody;
 
 /// What an observer sees: events after its position, and what it will never see.
@@ -163,7 +163,8 @@ impl Service {
         Ok(Observed { events: page.events, gap, record: page.record })
     }
 
-    /// The same; if there is nothing, waits for something as long as `patience` lasts.
+    /// The same; if there is nothing, waits for something as long as `patience` lasts and the server does not
+    /// close.
     pub async fn await_events(
         &self,
         visitor: &Visitor,
@@ -173,11 +174,16 @@ impl Service {
     ) -> Result<Observed, Denial> {
         let deadline = Instant::now() + patience;
         let mut watch = self.sessions().watch(id); // before looking: nothing falls in between
+        let mut phase = self.phase();
         loop {
             let observed = self.observe(visitor, id, place).await?;
-            if observed.is_news()
-                || tokio::time::timeout_at(deadline, watch.stirred()).await.is_err()
-            {
+            let more = async {
+                tokio::select! {
+                    _ = watch.stirred() => true,
+                    _ = phase.wait_for(|phase| *phase == Phase::Closing) => false,
+                }
+            };
+            if observed.is_news() || timeout_at(deadline, more).await != Ok(true) {
                 return Ok(observed);
             }
         }

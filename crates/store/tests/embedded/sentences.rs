@@ -119,7 +119,7 @@ fn run_mounted(test: &str) {
     assert!(status.success(), "{test}: {status}");
 }
 
-/// Mounts a file system in memory. `how` is passed to mount: `size=40m`, `remount,ro`.
+/// Mounts a file system in memory. `how` is passed to mount: `size=48m`, `remount,ro`.
 fn mount(how: &str) -> PathBuf {
     let directory = PathBuf::from(std::env::var(MOUNTED).expect("run by the test beside it"));
     let mounted = Command::new("mount")
@@ -139,7 +139,7 @@ fn a_full_disk_stops_the_store_and_loses_nothing() {
 #[tokio::test]
 #[ignore = "is run by the test above, with a small disk"]
 async fn full_disk() {
-    let directory = mount("size=40m");
+    let directory = mount("size=48m");
     let store = open_without_bounds(&directory);
     store.create(creation(0)).await.unwrap();
     store.create(creation(1)).await.unwrap();

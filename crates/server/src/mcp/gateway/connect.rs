@@ -1,6 +1,7 @@
 //! Reaching the server behind, and introducing the client to it again if it is not the first one that this
 //! session has.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rejoin_core::InSeq;
@@ -154,6 +155,7 @@ impl Desk<'_> {
     /// What a server kept in its memory is gone with it. Nothing can bring that back, so it is said.
     async fn tell_restarted(&mut self) -> Result<(), Closing> {
         tracing::info!(session = %self.session, "an MCP server was started again for this session");
+        self.shared.agent_counts.upstream_restarts.fetch_add(1, Ordering::Relaxed);
         let params = json!({
             "level": "warning",
             "logger": "rejoin",

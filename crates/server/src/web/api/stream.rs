@@ -43,7 +43,7 @@ struct Reader {
 
 impl Reader {
     /// The next piece of the stream; nothing once the session has ended, the caller may not look any
-    /// more, or the store does not work. A client that asks again is told which.
+    /// more, the server closes, or the store does not work. A client that asks again is told which.
     async fn next(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
         let observed = match self.first.take() {
             Some(first) => first,
@@ -55,6 +55,9 @@ impl Reader {
 
     async fn look_on(&self) -> Option<Observed> {
         let service = &self.front.service;
+        if service.is_closing() {
+            return None;
+        }
         let patience = self.visitor.patience(self.front.settings.sse_keep_alive, service.now())?;
         service.await_events(&self.visitor, &self.id, &self.place, patience).await.ok()
     }

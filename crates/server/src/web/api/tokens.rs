@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
+use rejoin_core::codes::Reason;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -40,7 +41,13 @@ pub(super) async fn reconnect(
     RawName(name): RawName,
     body: Text,
 ) -> Result<Json<Value>, Failure> {
-    let Presented { token } = body.object()?;
+    let Presented { token } = match body.object() {
+        Ok(presented) => presented,
+        Err(denial) => {
+            front.service.write_down_renewal(&visitor, &name, Reason::InvalidToken).await;
+            return Err(denial.into());
+        }
+    };
     let id = id_or_impossible(&name)?;
     let renewed = front.service.renew(&visitor, &id, token).await;
     let renewal = renewed.map_err(|denial| Failure::of_reconnect(&denial))?;
