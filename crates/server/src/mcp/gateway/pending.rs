@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use rejoin_core::InSeq;
 use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde_json::Value;
 
 use crate::mcp::logged::StreamName;
 use crate::mcp::message::{Message, RequestId};
@@ -22,8 +22,9 @@ pub(super) struct Pending {
     pub(super) from: Option<IpAddr>,
     /// The request as it came, to hand it over again.
     pub(super) message: Message,
-    /// What progress is reported under.
-    token: Option<Box<str>>,
+    /// What progress is reported under. Its value counts, not how it was written: servers escape strings in
+    /// ways of their own.
+    token: Option<Value>,
     /// The furthest that was reported: progress only ever grows, also when the request runs again.
     progress: Option<f64>,
     /// How many servers have gone away meanwhile.
@@ -39,16 +40,16 @@ pub(super) struct Requests(BTreeMap<InSeq, Pending>);
 impl Pending {
     pub(super) fn new(id: RequestId, stream: StreamName, message: Message) -> Self {
         #[derive(Default, Deserialize)]
-        struct Params<'a> {
-            #[serde(borrow, default, rename = "_meta")]
-            meta: Meta<'a>,
+        struct Params {
+            #[serde(default, rename = "_meta")]
+            meta: Option<Meta>,
         }
         #[derive(Default, Deserialize)]
-        struct Meta<'a> {
-            #[serde(borrow, default, rename = "progressToken")]
-            token: Option<&'a RawValue>,
+        struct Meta {
+            #[serde(default, rename = "progressToken")]
+            token: Option<Value>,
         }
-        let token = message.read_params::<Params<'_>>().meta.token.map(|raw| raw.get().into());
+        let token = message.read_params::<Params>().meta.and_then(|meta| meta.token);
         Self { id, stream, from: None, message, token, progress: None, losses: 0, unknown: false }
     }
 
@@ -85,9 +86,9 @@ pub(super) fn tool_called(message: &Message) -> Option<String> {
 
 /// A report of progress, as far as the gateway looks.
 #[derive(Default, Deserialize)]
-struct Progress<'a> {
-    #[serde(borrow, rename = "progressToken")]
-    token: Option<&'a RawValue>,
+struct Progress {
+    #[serde(rename = "progressToken")]
+    token: Option<Value>,
     progress: Option<f64>,
 }
 
@@ -158,7 +159,7 @@ impl Requests {
 
     /// Whether a report of progress says more than the last.
     pub(super) fn advances(&mut self, message: &Message) -> bool {
-        let report: Progress<'_> = message.read_params();
+        let report: Progress = message.read_params();
         let Some((in_seq, _)) = self.by_token(message) else { return true };
         let Some(pending) = self.0.get_mut(&in_seq) else { return true };
         let further = pending.progress.is_none_or(|known| report.progress > Some(known));
@@ -169,9 +170,8 @@ impl Requests {
     }
 
     fn by_token(&self, message: &Message) -> Option<(InSeq, &Pending)> {
-        let report: Progress<'_> = message.read_params();
-        let token = report.token?.get();
-        let has = |pending: &Pending| pending.token.as_deref() == Some(token);
+        let token = message.read_params::<Progress>().token?;
+        let has = |pending: &Pending| pending.token.as_ref() == Some(&token);
         self.0.iter().rev().find(|(_, pending)| has(pending)).map(|(in_seq, p)| (*in_seq, p))
     }
 }
@@ -222,5 +222,9 @@ mod tests {
         let mut one = requests(&["7"]);
         let reports = ["1", "2.5", "2", "2.5", "3"].map(|p| one.advances(&progress("7", p)));
         assert_eq!(reports, [true, true, false, false, true]);
+        let mut written_otherwise = requests(&["\"t\u{f6}k/\""]);
+        let reports =
+            ["1", "1"].map(|p| written_otherwise.advances(&progress(r#""t\u00f6k\/""#, p)));
+        assert_eq!(reports, [true, false]);
     }
 }

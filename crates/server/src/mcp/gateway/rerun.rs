@@ -8,6 +8,7 @@ use std::sync::Arc;
 use rejoin_core::{InSeq, Seq};
 use rejoin_store::PageLimit;
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
 use super::connect::unavailable;
@@ -21,18 +22,18 @@ use crate::mcp::upstream::Unreachable;
 /// How often a request is handed over again.
 const MOST_RERUNS: u8 = 2;
 
-/// What a tool says of itself.
+/// What a tool says of itself. Some servers write null for what they do not say.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub(crate) struct Annotations {
     #[serde(default, rename = "readOnlyHint")]
-    read_only: bool,
+    read_only: Option<bool>,
     #[serde(default, rename = "idempotentHint")]
-    idempotent: bool,
+    idempotent: Option<bool>,
 }
 
 impl Annotations {
     fn may_run_again(self) -> bool {
-        self.read_only || self.idempotent
+        self.read_only == Some(true) || self.idempotent == Some(true)
     }
 }
 
@@ -40,15 +41,22 @@ impl Annotations {
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Tools {
-    tools: Vec<Tool>,
+    /// Read one by one: one that is not as it should be says nothing about the others.
+    tools: Vec<Box<RawValue>>,
     next_cursor: Option<String>,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Tool {
-    name: String,
-    annotations: Annotations,
+impl Tools {
+    fn annotations(&self) -> impl Iterator<Item = (String, Annotations)> {
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Tool {
+            name: String,
+            annotations: Option<Box<RawValue>>,
+        }
+        let tools = self.tools.iter().map(|raw| read::<Tool>(Some(&**raw)));
+        tools.map(|tool| (tool.name, read(tool.annotations.as_deref())))
+    }
 }
 
 /// What becomes of a request that may have run.
@@ -180,7 +188,7 @@ impl Desk<'_> {
                 Err(why) => return Ok(Err(why)),
             };
             let page: Tools = read(answer.result());
-            all.extend(page.tools.into_iter().map(|tool| (tool.name, tool.annotations)));
+            all.extend(page.annotations());
             cursor = page.next_cursor;
             if cursor.is_none() {
                 break;
@@ -220,3 +228,21 @@ pub(super) const LISTS: [(&str, &str); 3] = [
     ("prompts/list", "notifications/prompts/list_changed"),
     ("resources/list", "notifications/resources/list_changed"),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_that_says_null_says_nothing_and_hides_nobody() {
+        let page = r#"{"tools":[{"name":"a","annotations":null},
+            {"name":"b","annotations":{"readOnlyHint":true,"idempotentHint":null}},
+            {"name":"c","annotations":{"readOnlyHint":"yes"}},
+            {"name":"d","annotations":{"idempotentHint":true}}],"nextCursor":null}"#;
+        let page: Tools = serde_json::from_str(page).unwrap();
+        let said: HashMap<_, _> =
+            page.annotations().map(|(name, said)| (name, said.may_run_again())).collect();
+        let named = ["a", "b", "c", "d"].map(|name| said[name]);
+        assert_eq!(named, [false, true, false, true]);
+    }
+}

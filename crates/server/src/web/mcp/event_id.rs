@@ -43,8 +43,12 @@ impl SessionTag {
     }
 }
 
-/// The longest id of a request that is repeated in an event's id.
-const LONGEST_REPEATED: usize = 128;
+/// The longest id of a request that is repeated in an event's id. The answer to one with a longer id is found all
+/// the same; only that it is gone can't be said.
+const LONGEST_REPEATED: usize = 512;
+
+/// Stands for an id that is longer.
+const NOT_REPEATED: &str = "null";
 
 impl fmt::Display for EventId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -53,7 +57,7 @@ impl fmt::Display for EventId {
         for (in_seq, id) in owed {
             write!(f, ".{in_seq}~")?;
             let repeated = Some(id.as_json()).filter(|json| json.len() <= LONGEST_REPEATED);
-            for byte in repeated.unwrap_or("null").bytes() {
+            for byte in repeated.unwrap_or(NOT_REPEATED).bytes() {
                 write!(f, "{byte:02x}")?;
             }
         }
@@ -79,7 +83,8 @@ fn owed(part: &str) -> Option<(InSeq, RequestId)> {
     let digit = |at: usize| u8::from_str_radix(hex.get(at..at + 2)?, 16).ok();
     let bytes = (0..hex.len()).step_by(2).map(digit).collect::<Option<Vec<_>>>()?;
     let json = String::from_utf8(bytes).ok()?;
-    Some((InSeq::new(in_seq.parse().ok()?), RequestId::parse(&json)?))
+    let id = if json == NOT_REPEATED { RequestId::text("") } else { RequestId::parse(&json)? };
+    Some((InSeq::new(in_seq.parse().ok()?), id))
 }
 
 #[cfg(test)]
@@ -103,6 +108,23 @@ mod tests {
             "{text}"
         );
         assert_eq!(EventId::parse(&text), Some(id));
+    }
+
+    #[test]
+    fn a_request_with_a_long_id_has_a_place_too() {
+        for length in [130, 5_000] {
+            let id = EventId {
+                session: SessionTag::of(&SessionId::from_random([1; 16])),
+                log: LogId::new(9),
+                stream: StreamName::from_random([3; 8]),
+                seq: Seq::new(12),
+                owed: [(InSeq::new(4), RequestId::text(&"x".repeat(length)))].into(),
+            };
+            let text = id.to_string();
+            assert!(text.len() < 2_000);
+            let read = EventId::parse(&text).unwrap();
+            assert_eq!((read.seq, read.owed.len()), (id.seq, 1));
+        }
     }
 
     #[test]
