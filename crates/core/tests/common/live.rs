@@ -401,9 +401,11 @@ fn tell_in_words(tell: Tell) -> String {
             let how = if replayed { "replayed" } else { "live" };
             format!("{how} {}", seqs.join(" "))
         }
-        Tell::ReplayComplete { range, .. } => {
+        Tell::ReplayComplete { range, replayed } => {
+            let all = replayed == range.map_or(0, SeqRange::count);
+            let sent = if all { String::new() } else { format!(", {replayed} sent") };
             let range = range.map_or("nothing".to_owned(), |range| range.to_string());
-            format!("replay complete: {range}")
+            format!("replay complete: {range}{sent}")
         }
         Tell::Heartbeat { head, renew_token } => {
             let token = if renew_token { ", new token" } else { "" };
