@@ -42,6 +42,44 @@ async fn reconnect(peer: &Peer<'_>, id: u64, session: &str, token: &str) -> Valu
     serde_json::from_str(&word(&result["content"][0]["text"])).unwrap()
 }
 
+/// A call of the tool.
+fn reconnecting(id: u64, session: &str, token: &str) -> Value {
+    let arguments = json!({ "session_id": session, "reconnect_token": token });
+    request(id, "tools/call", json!({ "name": "reconnect_session", "arguments": arguments }))
+}
+
+/// What the tool says in its answer.
+fn said(answer: &Value) -> Value {
+    serde_json::from_str(&word(&answer["result"]["content"][0]["text"])).unwrap()
+}
+
+/// A call whose result nobody fetches.
+async fn call_and_leave(web: &Web, peer: &Peer<'_>, id: u64) {
+    let before = in_head(web, &peer.session).await;
+    let arguments = json!({ "text": "late", "delay_ms": 20 });
+    let asked = request(id, "tools/call", json!({ "name": "slow_echo", "arguments": arguments }));
+    let mut stream = peer.post(&asked).stream().await;
+    stream.next().await.unwrap();
+    drop(stream); // before the answer
+    until_covered(web, &peer.session, before + 1).await;
+}
+
+async fn in_head(web: &Web, session: &str) -> u64 {
+    let id = SessionId::parse(session).unwrap();
+    web.store.session(&id).await.unwrap().unwrap().in_head.get()
+}
+
+/// Waits until a session's client has left it for another one.
+async fn until_left(web: &Web, session: &str) {
+    let id = SessionId::parse(session).unwrap();
+    until(async || !web.store.session(&id).await.unwrap().unwrap().is_active()).await;
+}
+
+/// The ids of the calls whose results wait.
+fn waiting(told: &Value) -> Vec<&Value> {
+    told["waiting"].as_array().unwrap().iter().map(|call| &call["request"]["id"]).collect()
+}
+
 /// The token that a session's first result brings.
 async fn token(peer: &Peer<'_>) -> String {
     let result = call(peer, 1, "recall", json!({})).await;
@@ -197,8 +235,7 @@ async fn what_the_callers_own_session_had_is_dropped() {
     reconnect(&peer, 2, &lost.session, &token).await;
     let recalled = call(&peer, 3, "recall", json!({})).await;
     assert_eq!(recalled["content"][0]["text"], "There are no notes.");
-    let own = SessionId::parse(&peer.session).unwrap();
-    until(async || !web.store.session(&own).await.unwrap().unwrap().is_active()).await;
+    until_left(&web, &peer.session).await;
 }
 
 /// A call of alice's over the revision without sessions; says what the tool answers.
@@ -265,4 +302,58 @@ async fn a_stream_that_is_resumed_under_the_other_name_is_live() {
     let mut resumed = peer.resume(&place).stream().await;
     let answer = tokio::time::timeout(KEEP_ALIVE / 2, resumed.answer(2)).await;
     assert!(answer.expect("it is told at once, not with the next comment")["result"].is_object());
+}
+
+#[tokio::test]
+async fn the_stream_of_a_reply_that_was_lost_is_resumed_under_the_name_it_had() {
+    let web = serve().await;
+    let lost = Peer::begin_as(&web, NEWEST, Some("alice")).await;
+    let first = token(&lost).await;
+    call_and_leave(&web, &lost, 2).await;
+    let peer = Peer::begin_as(&web, NEWEST, Some("alice")).await;
+    let mut asking = peer.post(&reconnecting(1, &lost.session, &first)).stream().await;
+    let place = asking.next().await.unwrap().id;
+    drop(asking);
+    until_left(&web, &peer.session).await;
+    let mut resumed = peer.resume(&place).stream().await;
+    assert_eq!(resumed.status, 200);
+    assert_eq!(waiting(&said(&resumed.answer(1).await)), [2]);
+    assert_eq!(resumed.rest().await, [], "it ends with its answer");
+    let other = Peer::begin_as(&web, NEWEST, Some("alice")).await;
+    assert_eq!(other.resume(&place).send().await.status, 400, "it is nobody else's");
+}
+
+#[tokio::test]
+async fn the_stream_of_a_lost_reply_is_resumed_by_a_client_that_had_gone_over_before() {
+    let web = serve().await;
+    let lost = [
+        Peer::begin_as(&web, NEWEST, Some("alice")).await,
+        Peer::begin_as(&web, NEWEST, Some("alice")).await,
+    ];
+    let tokens = [token(&lost[0]).await, token(&lost[1]).await];
+    let peer = Peer::begin_as(&web, NEWEST, Some("alice")).await;
+    assert_eq!(reconnect(&peer, 1, &lost[0].session, &tokens[0]).await["success"], true);
+    let mut asking = peer.post(&reconnecting(2, &lost[1].session, &tokens[1])).stream().await;
+    let place = asking.next().await.unwrap().id;
+    drop(asking);
+    until_left(&web, &lost[0].session).await;
+    let mut resumed = peer.resume(&place).stream().await;
+    assert_eq!(resumed.status, 200);
+    assert_eq!(said(&resumed.answer(2).await)["session_id"], *lost[1].session);
+}
+
+#[tokio::test]
+async fn every_request_that_comes_with_the_one_to_go_over_is_answered() {
+    let web = serve().await;
+    for _ in 0..10 {
+        let lost = Peer::begin_as(&web, NEWEST, Some("alice")).await;
+        let token = token(&lost).await;
+        let peer = Peer::begin_as(&web, "2025-03-26", Some("alice")).await;
+        let ping = request(2, "ping", json!({}));
+        let batch = json!([reconnecting(1, &lost.session, &token), ping]);
+        let all = peer.post(&batch).stream().await.rest().await;
+        let mut answered: Vec<_> = all.iter().map(|event| event.data["id"].as_u64()).collect();
+        answered.sort_unstable();
+        assert_eq!(answered, [Some(1), Some(2)], "{all:?}");
+    }
 }

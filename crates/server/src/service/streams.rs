@@ -19,15 +19,24 @@ impl Service {
         visitor: &Visitor,
         id: &SessionId,
     ) -> Result<Record, Denial> {
-        let mut id = id.clone();
+        Ok(self.mcp_session_and_left(visitor, id).await?.0)
+    }
+
+    /// The same, and the sessions that the client has left on its way there.
+    pub(crate) async fn mcp_session_and_left(
+        &self,
+        visitor: &Visitor,
+        id: &SessionId,
+    ) -> Result<(Record, Vec<SessionId>), Denial> {
+        let (mut id, mut left) = (id.clone(), Vec::new());
         for _ in 0..MOST_NAMES {
             let record = self.own(visitor, &id).await?;
             if record.about.kind != Kind::Mcp {
                 return Err(Denial::NotFound);
             }
             match ending(&record, self.now()) {
-                None => return Ok(record),
-                Some(Ending::Restored { to }) => id = to,
+                None => return Ok((record, left)),
+                Some(Ending::Restored { to }) => left.push(std::mem::replace(&mut id, to)),
                 Some(ending) => return Err(Denial::Ended(ending)),
             }
         }

@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 use super::desk::{Closing, Desk};
 use super::pending::tool_called;
 use crate::access::Caller;
-use crate::mcp::logged::Event;
-use crate::mcp::message::{Message, RequestId, read, splice, with_element, with_member};
+use crate::mcp::logged::{Entry, Event};
+use crate::mcp::message::{Kind, Message, RequestId, read, splice, with_element, with_member};
 use crate::service::{Service, Visitor};
 
 /// Our tool, and what it is called where the server has one of that name.
@@ -29,6 +29,9 @@ const META: &str = "rejoin/session";
 
 /// The tool failed by itself.
 const TOOL_ERROR: &str = "tool_error";
+
+/// Entries that are looked through for requests.
+const MOST_LOOKED_AT: usize = 100;
 
 /// What a client calls our tool with.
 #[derive(Default, Deserialize)]
@@ -130,7 +133,7 @@ impl Desk<'_> {
             true => Transport::Sse,
             false => Transport::StreamableHttp,
         };
-        let went = self.renew(arguments, transport, from).await;
+        let went = self.renew(in_seq, arguments, transport, from).await;
         let text = answer(&id, &went);
         match went {
             Ok((record, _)) if *record.id() != self.session => {
@@ -148,6 +151,7 @@ impl Desk<'_> {
     /// Renews the session that the client names, and collects the results that nobody has fetched.
     async fn renew(
         &self,
+        in_seq: InSeq,
         arguments: Arguments,
         transport: Transport,
         from: Option<IpAddr>,
@@ -159,7 +163,7 @@ impl Desk<'_> {
         let caller = Caller { principal, admin: false, publish: false, until: None };
         let visitor = Visitor::over(transport, caller, from);
         let Arguments { session_id, reconnect_token } = arguments;
-        if self.requests.entries().len() > 1 {
+        if self.requests.entries().len() > 1 || self.has_requests_after(in_seq).await {
             let busy = Reason::SessionBusy;
             service.write_down_renewal(&visitor, &session_id, busy).await;
             return Err(busy.as_str());
@@ -168,6 +172,15 @@ impl Desk<'_> {
         let record = renewed.map_err(|denial| denial.reason().as_str())?.record;
         let waiting = self.waiting(record.id()).await.ok_or(TOOL_ERROR)?;
         Ok((record, waiting))
+    }
+
+    /// Whether the client has asked for something else that has not come here yet.
+    async fn has_requests_after(&self, in_seq: InSeq) -> bool {
+        let waiting = self.shared.store.entries(&self.session, in_seq, MOST_LOOKED_AT).await;
+        waiting.unwrap_or_default().iter().any(|stored| {
+            let entry = Entry::from_body(&stored.body);
+            entry.is_some_and(|entry| matches!(entry.message.kind(), Kind::Request { .. }))
+        })
     }
 
     /// Calls whose result no client has fetched, whole.

@@ -92,3 +92,23 @@ impl IntoResponse for McpFailure {
         response
     }
 }
+
+/// What answers a request whose result was there.
+pub(super) fn result_evicted() -> RpcError {
+    let sentence = "the result of this request was there and is no longer kept (result_retention, \
+                    buffer_bytes)";
+    RpcError::new(code::RESULT_EVICTED, sentence).because("result_evicted")
+}
+
+/// What answers a request of a session that has ended.
+pub(super) fn session_over() -> RpcError {
+    let error = RpcError::new(code::NO_SESSION, "the session has ended");
+    error.because("session_already_disconnected")
+}
+
+/// What answers a request of a session that its client has left for another one, if there is no answer in that.
+pub(super) fn session_left() -> RpcError {
+    let sentence = "the session that this request was sent to has ended: its client went over to \
+                    another one";
+    RpcError::new(code::NO_SESSION, sentence).because("session_already_disconnected")
+}

@@ -12,8 +12,9 @@ use tokio::sync::watch as changes;
 use tokio::time::timeout;
 
 use super::event_id::{EventId, Owed, SessionTag};
+use super::failure::{result_evicted, session_left, session_over};
 use crate::mcp::logged::{Event, StreamName, is_answered};
-use crate::mcp::message::{RpcError, code, error_response, notification};
+use crate::mcp::message::{error_response, notification};
 use crate::mcp::{Hub, Present, Reading};
 use crate::service::Phase;
 use crate::sessions::Sessions;
@@ -79,6 +80,8 @@ pub struct Feed {
     ends: bool,
     /// Whether something that it should carry may be gone from the log.
     suspects_loss: bool,
+    /// Whether what it owes was asked in a session that its client has left for this one.
+    moved: bool,
     /// What was the oldest event without a hole when the client was last told that something is gone.
     told: Seq,
     /// The head when it began. What lies after that is sent once more to a client that comes back without
@@ -156,6 +159,7 @@ impl Feed {
             owed,
             ends,
             suspects_loss,
+            moved: false,
             told: Seq::ZERO,
             watch,
             present,
@@ -165,6 +169,13 @@ impl Feed {
     /// It ends with the caller's credential.
     pub(crate) fn until(mut self, until: Option<Timestamp>) -> Self {
         self.until = until;
+        self
+    }
+
+    /// What it owes was asked in a session that its client has left for this one: it is answered here by now, or
+    /// never.
+    pub(crate) fn moved(mut self) -> Self {
+        (self.moved, self.suspects_loss) = (true, true);
         self
     }
 
@@ -309,6 +320,7 @@ impl Feed {
         self.since = self.stream.is_whole().then_some(record.head);
         (self.tag, self.log) = (SessionTag::of(&to), record.log);
         (self.session, self.cursor) = (to, cursor);
+        (self.moved, self.suspects_loss) = (true, !self.stream.is_whole());
         true
     }
 
@@ -322,11 +334,7 @@ impl Feed {
         }
         self.suspects_loss = false;
         let lost: Vec<_> = self.owed.extract_if(.., |n, _| settled.contains(n)).collect();
-        let error = RpcError::new(
-            code::RESULT_EVICTED,
-            "the result of this request was there and is no longer kept (result_retention, buffer_bytes)",
-        );
-        let error = error.because("result_evicted");
+        let error = if self.moved { session_left() } else { result_evicted() };
         lost.into_iter()
             .map(|(_, id)| (self.id_at(self.cursor), error_response(Some(&id), &error)))
             .collect()
@@ -334,6 +342,9 @@ impl Feed {
 
     /// Requests that are dealt with, of those whose answer is owed.
     async fn settled(&self) -> Result<BTreeSet<InSeq>, Unavailable> {
+        if self.moved {
+            return Ok(self.owed.keys().copied().collect());
+        }
         let store = self.streams.sessions.store();
         let mut settled = BTreeSet::new();
         for in_seq in self.owed.keys() {
@@ -351,8 +362,7 @@ impl Feed {
         if owed.is_empty() {
             return Next::End;
         }
-        let error = RpcError::new(code::NO_SESSION, "the session has ended");
-        let error = error.because("session_already_disconnected");
+        let error = session_over();
         let place = self.id_at(self.cursor);
         let answers = owed.values().map(|id| (place.clone(), error_response(Some(id), &error)));
         Next::Messages(answers.collect())

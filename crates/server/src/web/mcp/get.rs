@@ -66,8 +66,9 @@ async fn resume(
     id: &SessionId,
     given: &HeaderValue,
 ) -> Result<Response, Denial> {
-    let record = front.service.mcp_session(visitor, id).await?;
-    let EventId { stream, seq, owed, .. } = last_place(&record, given)?;
+    let (record, left) = front.service.mcp_session_and_left(visitor, id).await?;
+    let EventId { session, stream, seq, owed, .. } = last_place(&record, &left, given)?;
+    let moved = session != SessionTag::of(record.id());
     let ends = stream != StreamName::general();
     if ends && owed.is_empty() {
         return Ok(StatusCode::NO_CONTENT.into_response());
@@ -80,7 +81,8 @@ async fn resume(
     let present = front.service.be_there_again(&record, OVER, anew).await?;
     let cursor = seq.min(record.head);
     let beginning = Beginning { stream, cursor, owed, ends, suspects_loss: true, present, watch };
-    let mut feed = Feed::begin(front, &record, beginning).until(visitor.caller.until);
+    let feed = Feed::begin(front, &record, beginning).until(visitor.caller.until);
+    let mut feed = if moved { feed.moved() } else { feed };
     let priming = priming(front, &record, &feed).await?;
     let first = feed.look().await;
     front.service.count_stream_return(&record, replayed(first.as_ref()), 0);
@@ -108,14 +110,17 @@ fn replayed(first: Option<&Next>) -> u64 {
     }
 }
 
-/// Where a broken stream stood.
-fn last_place(record: &Record, given: &HeaderValue) -> Result<EventId, Denial> {
+/// Where a broken stream stood: in the session, or in one that its client has `left` for it.
+fn last_place(record: &Record, left: &[SessionId], given: &HeaderValue) -> Result<EventId, Denial> {
     let place = given.to_str().ok().and_then(EventId::parse);
-    let ours = place.filter(|place| place.session == SessionTag::of(record.id()));
+    let is_of = |id: &SessionId, place: &EventId| place.session == SessionTag::of(id);
+    let known = |place: &EventId| {
+        is_of(record.id(), place) || left.iter().any(|id| is_of(id, place)) // whose last answer is here
+    };
     let wrong = "Last-Event-ID is not the id of an event of this session";
-    let mut ours = ours.ok_or_else(|| Denial::Invalid(wrong.into()))?;
-    if ours.log != record.log {
-        // The log it stood in is lost. What is owed and was answered there is said to be gone.
+    let mut ours = place.filter(known).ok_or_else(|| Denial::Invalid(wrong.into()))?;
+    if ours.log != record.log || !is_of(record.id(), &ours) {
+        // The log it stood in is gone. What is owed and was answered there is said to be gone too.
         ours.seq = Seq::ZERO;
     }
     Ok(ours)
