@@ -11,7 +11,7 @@ use rejoin::core::record::{Kind, Record};
 use rejoin::core::session::Publication;
 use rejoin::core::state::Keep;
 use rejoin::core::{LogId, Principal, Seq, SessionId};
-use rejoin::mcp::parts::{Event, Kind as Said, Message, StreamName};
+use rejoin::mcp::parts::{Event, Kind as Said, Message, Notes, StreamName};
 use rejoin::store::{CreateRefused, Failure, PageLimit, Unavailable};
 use rejoin::{Sessions, Watch};
 use rmcp::transport::streamable_http_server::session::{
@@ -82,6 +82,7 @@ impl EventStore for DurableEventStore {
             stream: StreamName::general(),
             answers: None,
             request: None,
+            notes: Notes::default(),
         }
         .to_body();
         let publication = Publication { events: vec![body], ..Publication::default() };

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rejoin::core::SessionId;
 use rejoin::core::page::Body;
 use rejoin::core::session::Publication;
-use rejoin::mcp::parts::{Event, Handshake, Hub, Keeping, StreamName};
+use rejoin::mcp::parts::{Event, Handshake, Hub, Keeping, Notes, StreamName};
 use rejoin::store::Failure;
 use rejoin::{Sessions, Watch};
 use rmcp::RoleServer;
@@ -322,7 +322,7 @@ impl SessionWorker {
         let pending = self.requests.remove(id)?;
         self.keeping.settle(pending.in_seq);
         let (stream, answers) = (pending.stream, Some(pending.in_seq));
-        Some(Event { message, stream, answers, request: None }.to_body())
+        Some(Event { message, stream, answers, request: None, notes: Notes::default() }.to_body())
     }
 
     async fn publish_or_quit(&mut self, events: Vec<Body>) -> Result<(), Quit> {
@@ -356,7 +356,7 @@ impl SessionWorker {
 }
 
 fn event(message: Option<&str>, stream: StreamName) -> Body {
-    Event { message, stream, answers: None, request: None }.to_body()
+    Event { message, stream, answers: None, request: None, notes: Notes::default() }.to_body()
 }
 
 /// Whether a handshake is not the client's own but repeats it.

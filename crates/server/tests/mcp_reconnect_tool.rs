@@ -305,6 +305,34 @@ async fn a_stream_that_is_resumed_under_the_other_name_is_live() {
 }
 
 #[tokio::test]
+async fn a_reply_that_was_lost_is_given_again_with_all_that_waited() {
+    let web = serve().await;
+    let lost = Peer::begin_as(&web, NEWEST, Some("alice")).await;
+    let token = token(&lost).await;
+    call_and_leave(&web, &lost, 2).await;
+    for id in 1..=2 {
+        let peer = Peer::begin_as(&web, NEWEST, Some("alice")).await;
+        assert_eq!(waiting(&reconnect(&peer, id, &lost.session, &token).await), [2]);
+    }
+    let next = call(&lost, 3, "recall", json!({})).await["_meta"]["rejoin/session"].clone();
+    let peer = Peer::begin_as(&web, NEWEST, Some("alice")).await;
+    let told = reconnect(&peer, 1, &lost.session, &word(&next["reconnect_token"])).await;
+    assert_eq!((&told["success"], &told["waiting"]), (&json!(true), &json!([])), "it was told");
+}
+
+#[tokio::test]
+async fn whoever_goes_over_to_its_own_session_is_not_given_that_later() {
+    let web = serve().await;
+    let peer = Peer::begin_as(&web, NEWEST, Some("alice")).await;
+    let first = token(&peer).await;
+    call_and_leave(&web, &peer, 2).await;
+    let before = in_head(&web, &peer.session).await;
+    drop(peer.post(&reconnecting(3, &peer.session, &first)).stream().await);
+    until_covered(&web, &peer.session, before + 1).await;
+    assert_eq!(waiting(&reconnect(&peer, 4, &peer.session, &first).await), [2]);
+}
+
+#[tokio::test]
 async fn the_stream_of_a_reply_that_was_lost_is_resumed_under_the_name_it_had() {
     let web = serve().await;
     let lost = Peer::begin_as(&web, NEWEST, Some("alice")).await;

@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// A client and its session.
 pub(crate) struct Caller {
     address: SocketAddr,
-    session: String,
+    pub(crate) session: String,
     random: Random,
     /// Which of all clients it is; part of the keys of its calls.
     number: u64,
@@ -103,17 +103,28 @@ impl Caller {
 
     /// Calls a tool without arguments in fair weather; says the text that it answers.
     pub(crate) async fn ask(&self, id: u64, tool: &str) -> String {
-        let params = json!({ "name": tool, "arguments": {} });
-        let request =
-            json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
-        let mut stream = self.post(&request).await.unwrap();
+        let result = self.result(id, tool, json!({})).await;
+        let text = result["content"][0]["text"].as_str();
+        text.unwrap_or_else(|| panic!("{result}")).to_owned()
+    }
+
+    /// Calls a tool in fair weather; says its result.
+    pub(crate) async fn result(&self, id: u64, tool: &str, arguments: Value) -> Value {
+        let mut stream = self.calling(id, tool, arguments).await;
         loop {
             let event = stream.event().await.unwrap().expect("an answer, not the end");
             if event.message["id"] == id {
-                let text = event.message["result"]["content"][0]["text"].as_str();
-                return text.unwrap_or_else(|| panic!("{}", event.message)).to_owned();
+                return event.message["result"].clone();
             }
         }
+    }
+
+    /// Calls a tool; gives the stream on which it answers.
+    pub(crate) async fn calling(&self, id: u64, tool: &str, arguments: Value) -> Answer {
+        let params = json!({ "name": tool, "arguments": arguments });
+        let request =
+            json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
+        self.post(&request).await.unwrap()
     }
 
     /// Ends the session.
@@ -184,7 +195,7 @@ impl Caller {
     }
 
     /// Goes on with a stream, as soon as the server is there.
-    async fn come_back(&self, place: &str) -> Answer {
+    pub(crate) async fn come_back(&self, place: &str) -> Answer {
         let tried = Instant::now();
         loop {
             let headers = [("accept", "text/event-stream"), ("last-event-id", place)];

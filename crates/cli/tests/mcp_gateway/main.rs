@@ -15,6 +15,7 @@ mod upstream;
 mod wire;
 
 mod leaving_nothing;
+mod remembering;
 mod restarting;
 mod servers_sessions;
 

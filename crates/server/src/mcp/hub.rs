@@ -18,15 +18,13 @@ use rejoin_store::{Store, Unavailable};
 use tokio::sync::{Notify, watch};
 
 use super::Book;
+use super::fetched::Fetched;
 use super::logged::StreamName;
 use crate::attachment::{Attachment, Line, Told};
 use crate::sessions::{Client, Sessions};
 
 /// How long a session stays attached after its last stream has ended.
 const LINGERS: Duration = Duration::from_secs(1);
-
-/// Answers of a session of which it is known that they were fetched; older ones are mostly gone.
-const MOST_FETCHED: usize = 4_096;
 
 /// What is known in this process of all MCP sessions that are in use.
 #[derive(Debug, Default)]
@@ -37,8 +35,7 @@ pub(crate) struct Hubs {
     handed: Mutex<HashMap<SessionId, BTreeSet<InSeq>>>,
     /// Sessions whose token was used since their client was last given one.
     renewed: Mutex<HashSet<SessionId>>,
-    /// Answers that a client has fetched, of sessions where somebody may ask for the others.
-    fetched: Mutex<HashMap<SessionId, BTreeSet<Seq>>>,
+    pub(crate) fetched: Fetched,
 }
 
 /// What the streams of one session share.
@@ -146,21 +143,6 @@ impl Hubs {
         lock(&self.renewed).remove(session)
     }
 
-    /// Notes that a client has fetched an answer.
-    pub(crate) fn fetched(&self, session: &SessionId, seq: Seq) {
-        let mut fetched = lock(&self.fetched);
-        let answers = fetched.entry(session.clone()).or_default();
-        answers.insert(seq);
-        if answers.len() > MOST_FETCHED {
-            answers.pop_first();
-        }
-    }
-
-    /// Whether a client has fetched an answer from this process.
-    pub(crate) fn was_fetched(&self, session: &SessionId, seq: Seq) -> bool {
-        lock(&self.fetched).get(session).is_some_and(|answers| answers.contains(&seq))
-    }
-
     /// Forgets a session that is over.
     pub(crate) fn forget(&self, session: &SessionId) {
         lock(&self.handed).remove(session);
@@ -171,7 +153,7 @@ impl Hubs {
     /// long as somebody may hand it over.
     pub(crate) fn forget_answers(&self, session: &SessionId) {
         lock(&self.renewed).remove(session);
-        lock(&self.fetched).remove(session);
+        self.fetched.forget(session);
     }
 }
 

@@ -9,7 +9,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use rejoin_core::page::Body;
-use rejoin_core::{InSeq, ProcessId, SessionId};
+use rejoin_core::{InSeq, ProcessId, Seq, SessionId};
 use rejoin_store::{Store, Unavailable};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -143,6 +143,17 @@ pub struct Event<'a> {
     pub answers: Option<InSeq>,
     /// The request that it answers, where that must be known when the request is long dealt with.
     pub request: Option<&'a str>,
+    /// What it says of other answers.
+    pub notes: Notes,
+}
+
+/// What an answer says of others, so that it is known without a commit of its own which of them a client has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Notes {
+    /// Those that a client had fetched when this one was stored.
+    pub fetched: Vec<Seq>,
+    /// Those that it repeats: whoever fetches this one has them too.
+    pub repeats: Vec<Seq>,
 }
 
 #[derive(Deserialize)]
@@ -159,9 +170,19 @@ struct Metadata {
     stream: StreamName,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     answers: Option<u64>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    fetched: Vec<Seq>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    repeats: Vec<Seq>,
 }
 
 impl<'a> Event<'a> {
+    /// A message that answers nothing.
+    pub fn said(stream: StreamName, message: &'a str) -> Self {
+        let notes = Notes::default();
+        Self { message: Some(message), stream, answers: None, request: None, notes }
+    }
+
     /// The bytes to store: `{"event":…,"content":<the message>,"metadata":{…}}`.
     pub fn to_body(&self) -> Body {
         let name = match (self.answers, self.message) {
@@ -169,8 +190,9 @@ impl<'a> Event<'a> {
             (Some(_), Some(_)) => "mcp.response",
             (None, Some(_)) => "mcp.message",
         };
-        let metadata =
-            Metadata { stream: self.stream.clone(), answers: self.answers.map(InSeq::get) };
+        let Notes { fetched, repeats } = self.notes.clone();
+        let (stream, answers) = (self.stream.clone(), self.answers.map(InSeq::get));
+        let metadata = Metadata { stream, answers, fetched, repeats };
         let metadata = serde_json::to_string(&metadata).unwrap_or_default();
         let content = self.message.unwrap_or("null");
         let request = self.request.map_or_else(String::new, |text| format!(r#","request":{text}"#));
@@ -182,10 +204,11 @@ impl<'a> Event<'a> {
     /// What was stored; nothing if it is none of ours.
     pub fn from_body(body: &'a [u8]) -> Option<Self> {
         let stored: StoredEvent<'a> = serde_json::from_slice(body).ok()?;
-        let Metadata { stream, answers } = stored.metadata;
+        let Metadata { stream, answers, fetched, repeats } = stored.metadata;
         let (message, request) =
             (stored.content.map(RawValue::get), stored.request.map(RawValue::get));
-        Some(Self { message, stream, answers: answers.map(InSeq::new), request })
+        let (answers, notes) = (answers.map(InSeq::new), Notes { fetched, repeats });
+        Some(Self { message, stream, answers, request, notes })
     }
 }
 
@@ -211,7 +234,7 @@ mod tests {
     fn an_event_is_stored_like_every_other_event() {
         let stream = StreamName::general();
         let (message, answers) = (Some(r#"{"a": 1}"#), Some(InSeq::new(4)));
-        let event = Event { message, stream, answers, request: None };
+        let event = Event { message, stream, answers, request: None, notes: Notes::default() };
         let body = event.to_body();
         assert_eq!(
             std::str::from_utf8(&body).unwrap(),
@@ -219,9 +242,11 @@ mod tests {
         );
         let again = Event::from_body(&body).unwrap();
         assert_eq!((again.message, again.answers), (event.message, event.answers));
-        let ended = Event { message: None, request: Some("{}"), ..event }.to_body();
+        let notes = Notes { fetched: vec![Seq::new(1), Seq::new(3)], repeats: vec![Seq::new(2)] };
+        let ended = Event { message: None, request: Some("{}"), notes: notes.clone(), ..event };
+        let ended = ended.to_body();
         let ended = Event::from_body(&ended).unwrap();
-        assert_eq!((ended.message, ended.request), (None, Some("{}")));
+        assert_eq!((ended.message, ended.request, ended.notes), (None, Some("{}"), notes));
         assert!(Event::from_body(br#"{"event":"agent.failed","metadata":{}}"#).is_none());
     }
 }

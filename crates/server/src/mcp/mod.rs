@@ -10,10 +10,12 @@
 //! | `message.rs` | JSON-RPC messages as they came |
 //! | `logged.rs` | how they stand in the two logs |
 //! | `hub.rs` | what the streams of a session share: presence, who reads which |
+//! | `fetched.rs` | which answers a client has fetched |
 //! | `gateway/` | between the logs and the server behind |
 //! | `parts.rs` | all of this, for other transports |
 //! | `upstream/` | the ways to reach a server: a child process, HTTP |
 
+mod fetched;
 mod gateway;
 mod hub;
 pub(crate) mod logged;

@@ -7,7 +7,7 @@
 
 pub use super::gateway::{Book, Handshake, Keeping, Written};
 pub use super::hub::{Hub, Present, Reading};
-pub use super::logged::{Entry, Event, StreamName};
+pub use super::logged::{Entry, Event, Notes, StreamName};
 pub use super::message::{Kind, Message, NoMessage, RequestId};
 pub use crate::web::mcp::event_id::{EventId, Owed, SessionTag};
 pub use crate::web::mcp::feed::{Beginning, Feed, Next, Streams};

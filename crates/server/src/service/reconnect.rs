@@ -101,6 +101,8 @@ pub struct Renewal {
     pub record: Record,
     /// The next token.
     pub token: Issued,
+    /// When the token that was brought was used first. If that was before, its reply was lost.
+    pub first_used: Timestamp,
 }
 
 /// A token that was presented and is good, as far as its text says.
@@ -235,7 +237,7 @@ impl Service {
         self.budget_success(id, now)?;
         let renewed = self.use_up(visitor, &record, &presented).await?;
         let token = self.successor(&presented, &renewed.token)?;
-        Ok(Renewal { record: renewed.record, token })
+        Ok(Renewal { record: renewed.record, token, first_used: renewed.token.used_at })
     }
 
     /// Uses a token up in a session that was `record` a moment ago, without attaching.

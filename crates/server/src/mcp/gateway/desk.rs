@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rejoin_core::limits::WAITING_PUBLICATIONS;
-use rejoin_core::page::StoredEntry;
+use rejoin_core::page::{Body, StoredEntry};
 use rejoin_core::session::Publication;
-use rejoin_core::{InSeq, SessionId, Term};
+use rejoin_core::{InSeq, Seq, SessionId, Term};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -19,7 +19,7 @@ use crate::agent::{Inbox, Orders, Saying, Seat, Voice, stopped};
 use crate::child::places::Place;
 use crate::error::PublishError;
 use crate::mcp::hub::{Hub, Present};
-use crate::mcp::logged::{Event, StreamName};
+use crate::mcp::logged::{Event, Notes, StreamName};
 use crate::mcp::message::{Message, RequestId, RpcError, error_response};
 use crate::mcp::upstream::{Heard, Link, Unreachable};
 use crate::shared::Shared;
@@ -220,14 +220,12 @@ impl<'a> Desk<'a> {
 
     /// Publishes a message on a stream that nobody waits for.
     pub(super) async fn say(&mut self, stream: StreamName, text: &str) -> Result<(), Closing> {
-        let event = Event { message: Some(text), stream, answers: None, request: None };
-        self.publish(vec![event.to_body()], false).await
+        self.publish(vec![Event::said(stream, text).to_body()], false).await
     }
 
     /// Publishes a question on a stream: the server waits for the answer, so it is kept as results are.
     pub(super) async fn put(&mut self, stream: StreamName, text: &str) -> Result<(), Closing> {
-        let event = Event { message: Some(text), stream, answers: None, request: None };
-        self.publish(vec![event.to_body()], true).await
+        self.publish(vec![Event::said(stream, text).to_body()], true).await
     }
 
     /// Answers a request, which is dealt with then.
@@ -252,12 +250,26 @@ impl<'a> Desk<'a> {
         in_seq: InSeq,
         message: Option<&str>,
     ) -> Result<(), Closing> {
-        let Some(pending) = self.requests.remove(in_seq) else { return Ok(()) };
+        let Some(pending) = self.requests.get(in_seq) else { return Ok(()) };
         let fetched_later = self.gateway.session_tools && pending.method() == "tools/call";
         let request = Some(pending.message.text()).filter(|_| fetched_later || pending.unknown);
-        let stream = pending.stream.clone();
-        let event = Event { message, stream, answers: Some(in_seq), request };
-        let body = event.to_body();
+        let (stream, fetched) = (pending.stream.clone(), self.fetched_meanwhile(&self.session));
+        let notes = Notes { fetched, ..Notes::default() };
+        let body = Event { message, stream, answers: Some(in_seq), request, notes }.to_body();
+        self.conclude(in_seq, body).await
+    }
+
+    /// Answers that were fetched since a session had its last one, for its next one to say so.
+    pub(super) fn fetched_meanwhile(&self, session: &SessionId) -> Vec<Seq> {
+        match self.gateway.session_tools {
+            true => self.shared.hubs.fetched.take_unwritten(session),
+            false => Vec::new(),
+        }
+    }
+
+    /// A request is dealt with, by this event.
+    pub(super) async fn conclude(&mut self, in_seq: InSeq, body: Body) -> Result<(), Closing> {
+        self.requests.remove(in_seq);
         self.settle(in_seq);
         self.publish(vec![body], true).await?;
         if self.requests.is_empty() {
@@ -281,7 +293,7 @@ impl<'a> Desk<'a> {
     /// too much.
     pub(super) async fn publish(
         &mut self,
-        events: Vec<rejoin_core::page::Body>,
+        events: Vec<Body>,
         results: bool,
     ) -> Result<(), Closing> {
         let Written { state, answered } = self.keeping.write();

@@ -13,6 +13,7 @@
 //! | `server_side.rs` | what the server behind said |
 //! | `connect.rs` | reaching the server, and introducing the client again |
 //! | `session_tools.rs` | reconnect tokens in results, and the tool that takes them |
+//! | `waiting.rs` | results that no client has fetched |
 //! | `unsent.rs` | what the server has no room for yet |
 //! | `rerun.rs` | what becomes of a request that the server died over |
 
@@ -25,6 +26,7 @@ mod rerun;
 mod server_side;
 mod session_tools;
 mod unsent;
+mod waiting;
 
 use std::ffi::OsString;
 use std::sync::Arc;

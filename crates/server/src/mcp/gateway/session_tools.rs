@@ -4,21 +4,22 @@
 use std::net::IpAddr;
 
 use rejoin_core::codes::Reason;
+use rejoin_core::page::Body;
 use rejoin_core::record::{Ending, Record, Transport};
 use rejoin_core::session::Publication;
 use rejoin_core::state::End;
-use rejoin_core::{InSeq, Seq, SessionId};
-use rejoin_store::{PageLimit, StoredEvent};
+use rejoin_core::{InSeq, SessionId};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::desk::{Closing, Desk};
 use super::pending::tool_called;
+use super::waiting::Waiting;
 use crate::access::Caller;
-use crate::mcp::logged::{Entry, Event};
+use crate::mcp::logged::{Entry, Event, Notes, StreamName};
 use crate::mcp::message::{Kind, Message, RequestId, read, splice, with_element, with_member};
-use crate::service::{Service, Visitor};
+use crate::service::{Renewal, Service, Visitor};
 
 /// Our tool, and what it is called where the server has one of that name.
 const TOOL: &str = "reconnect_session";
@@ -32,6 +33,10 @@ const TOOL_ERROR: &str = "tool_error";
 
 /// Entries that are looked through for requests.
 const MOST_LOOKED_AT: usize = 100;
+
+/// What comes of a call of our tool: the session that the client has again and what waits there, or the reason why
+/// it has not.
+type Went = Result<(Record, Waiting), &'static str>;
 
 /// What a client calls our tool with.
 #[derive(Default, Deserialize)]
@@ -134,18 +139,32 @@ impl Desk<'_> {
             false => Transport::StreamableHttp,
         };
         let went = self.renew(in_seq, arguments, transport, from).await;
-        let text = answer(&id, &went);
-        match went {
-            Ok((record, _)) if *record.id() != self.session => {
-                let event =
-                    Event { message: Some(&text), stream, answers: Some(in_seq), request: None };
-                if self.go_over(record.id(), event).await {
-                    return Ok(());
-                }
-                self.answer(in_seq, &answer(&id, &Err(TOOL_ERROR))).await
-            }
-            Ok(_) | Err(_) => self.answer(in_seq, &text).await,
+        let to = went.as_ref().map_or(&self.session, |(record, _)| record.id()).clone();
+        let body = self.our_answer(in_seq, &id, &stream, &to, &went);
+        if to == self.session {
+            return self.conclude(in_seq, body).await;
         }
+        if self.go_over(&to, body).await {
+            return Ok(());
+        }
+        let body = self.our_answer(in_seq, &id, &stream, &self.session, &Err(TOOL_ERROR));
+        self.conclude(in_seq, body).await
+    }
+
+    /// What our tool says, in the log of the session that the client has then. It does not say what it was asked,
+    /// which is a token: nobody is given that later.
+    fn our_answer(
+        &self,
+        in_seq: InSeq,
+        id: &RequestId,
+        stream: &StreamName,
+        to: &SessionId,
+        went: &Went,
+    ) -> Body {
+        let repeats = went.as_ref().map(|(_, waiting)| waiting.seqs.clone()).unwrap_or_default();
+        let notes = Notes { fetched: self.fetched_meanwhile(to), repeats };
+        let (text, stream, answers) = (answer(id, went), stream.clone(), Some(in_seq));
+        Event { message: Some(&text), stream, answers, request: None, notes }.to_body()
     }
 
     /// Renews the session that the client names, and collects the results that nobody has fetched.
@@ -155,7 +174,7 @@ impl Desk<'_> {
         arguments: Arguments,
         transport: Transport,
         from: Option<IpAddr>,
-    ) -> Result<(Record, Vec<Value>), &'static str> {
+    ) -> Went {
         let service = self.service().ok_or(TOOL_ERROR)?;
         let own =
             self.shared.store.session(&self.session).await.ok().flatten().ok_or(TOOL_ERROR)?;
@@ -169,9 +188,10 @@ impl Desk<'_> {
             return Err(busy.as_str());
         }
         let renewed = service.renew_mcp(&visitor, &session_id, reconnect_token).await;
-        let record = renewed.map_err(|denial| denial.reason().as_str())?.record;
-        let waiting = self.waiting(record.id()).await.ok_or(TOOL_ERROR)?;
-        Ok((record, waiting))
+        let Renewal { record, first_used, .. } =
+            renewed.map_err(|denial| denial.reason().as_str())?;
+        let waiting = Waiting::of(&self.shared, record.id(), first_used).await;
+        Ok((record, waiting.map_err(|_| TOOL_ERROR)?))
     }
 
     /// Whether the client has asked for something else that has not come here yet.
@@ -183,43 +203,10 @@ impl Desk<'_> {
         })
     }
 
-    /// Calls whose result no client has fetched, whole.
-    async fn waiting(&self, session: &SessionId) -> Option<Vec<Value>> {
-        let (mut after, mut waiting) = (Seq::ZERO, Vec::new());
-        let (store, limit) = (&self.shared.store, PageLimit::default());
-        loop {
-            let kept = store.read_kept(session, after, limit).await.ok()?;
-            let Some(last) = kept.last() else { break };
-            after = last.seq;
-            waiting.extend(kept.iter().filter_map(|event| self.fetch(session, event)));
-        }
-        loop {
-            let page = store.read(session, after, limit).await.ok()??;
-            let Some(last) = page.events.last() else { return Some(waiting) };
-            after = last.seq;
-            waiting.extend(page.events.iter().filter_map(|event| self.fetch(session, event)));
-        }
-    }
-
-    /// A call and its result, if that is one that no client has fetched.
-    fn fetch(&self, session: &SessionId, event: &StoredEvent) -> Option<Value> {
-        let Event { message: Some(result), request: Some(request), .. } =
-            Event::from_body(&event.body)?
-        else {
-            return None;
-        };
-        if self.shared.hubs.was_fetched(session, event.seq) {
-            return None;
-        }
-        self.shared.hubs.fetched(session, event.seq);
-        let read = |text: &str| serde_json::from_str::<Value>(text).ok();
-        Some(json!({ "request": read(request), "result": read(result) }))
-    }
-
     /// From now on this session is another name for the other one. The answer is given there: what this
     /// one had goes. Says whether it was: nothing goes before there is an answer.
-    async fn go_over(&mut self, to: &SessionId, answer: Event<'_>) -> bool {
-        let events = vec![answer.to_body()];
+    async fn go_over(&mut self, to: &SessionId, answer: Body) -> bool {
+        let events = vec![answer];
         let publication = Publication { events, results: true, ..Publication::default() };
         let Some(service) = self.service() else { return false };
         if let Err(why) = service.sessions().publish(to, publication).await {
@@ -240,14 +227,14 @@ impl Desk<'_> {
 }
 
 /// What our tool says.
-fn answer(id: &RequestId, went: &Result<(Record, Vec<Value>), &'static str>) -> String {
+fn answer(id: &RequestId, went: &Went) -> String {
     let said = match went {
         Ok((record, waiting)) => json!({
             "success": true,
             "message": "Session reconnected successfully",
             "session_id": record.id().as_str(),
             "reconnect_count": record.reconnect_count,
-            "waiting": waiting,
+            "waiting": waiting.calls,
         }),
         Err(reason) => json!({
             "success": false,

@@ -297,9 +297,9 @@ impl Feed {
     fn note_answer(&mut self, event: &Event<'_>, seq: Seq) {
         let Some(in_seq) = event.answers else { return };
         self.owed.remove(&in_seq);
-        if self.streams.notes_fetched {
-            let hubs = self.streams.sessions.hubs();
-            hubs.fetched(&self.session, seq);
+        let asked_for_later = event.request.is_some() || !event.notes.repeats.is_empty();
+        if self.streams.notes_fetched && asked_for_later {
+            self.streams.sessions.hubs().fetched.note(&self.session, seq);
         }
     }
 

@@ -97,7 +97,7 @@ async fn read_log(
             if event.stream.is_task() {
                 tasks.insert(event.stream.clone());
             }
-            let fetched = sessions.hubs().was_fetched(record.id(), stored.seq);
+            let fetched = sessions.hubs().fetched.contains(record.id(), stored.seq);
             let request = event.request.filter(|_| stored.at >= began && !fetched);
             let request = request.and_then(|text| Message::parse(text).ok());
             if let (Some(in_seq), Some(request)) = (event.answers, request)

@@ -158,7 +158,7 @@ impl Reader {
     /// The client has an answer: it waits for nobody any more.
     pub(super) fn note_fetched(&self, seq: Seq) {
         if self.front.settings.mcp.session_tools {
-            self.front.service.sessions().hubs().fetched(&self.session, seq);
+            self.front.service.sessions().hubs().fetched.note(&self.session, seq);
         }
     }
 

@@ -46,7 +46,7 @@ pub(super) async fn create(
     let result = task.to_json(front, Some("task"));
     let said = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, place.execution.id());
     let stream = place.execution.stream.of_task();
-    let event = Event { message: Some(&said), stream, answers: None, request: None };
+    let event = Event::said(stream, &said);
     let publication = Publication { events: vec![event.to_body()], ..Publication::default() };
     let stored = front.service.sessions().publish(&place.execution.session, publication).await;
     stored.map_err(|_| denied(crate::service::Denial::Unavailable))?;
