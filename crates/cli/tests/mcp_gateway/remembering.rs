@@ -1,4 +1,5 @@
-//! What Rejoin knows of a session when it was killed: which results a client has.
+//! What Rejoin knows of a session when it was killed: whose turn it is to be given a token, which results a client
+//! has.
 
 use serde_json::{Value, json};
 
@@ -30,6 +31,19 @@ async fn go_over(caller: &Caller, to: &Caller, token: &str) -> Vec<u64> {
     let told: Value = serde_json::from_str(result["content"][0]["text"].as_str().unwrap()).unwrap();
     let waiting = told["waiting"].as_array().unwrap_or_else(|| panic!("{told}"));
     waiting.iter().map(|call| call["request"]["id"].as_u64().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_token_that_was_used_before_rejoin_was_killed_is_followed_by_another_one() {
+    let (mut rejoin, lost) = begin().await;
+    let first = token(&lost, 1).await.unwrap();
+    let caller = Caller::begin(rejoin.address(), 1, 2).await;
+    go_over(&caller, &lost, &first).await;
+    kill(&mut rejoin).await;
+    assert!(token(&caller, 2).await.is_some_and(|next| next != first));
+    assert_eq!(token(&caller, 3).await, None);
+    kill(&mut rejoin).await;
+    assert_eq!(token(&caller, 4).await, None, "none was used since");
 }
 
 #[tokio::test]

@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use rejoin_core::InSeq;
 use rejoin_core::page::Body;
+use rejoin_core::{InSeq, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -30,6 +30,9 @@ pub struct Book {
     pub lists: BTreeMap<String, String>,
     /// Whether the client has been given a reconnect token with a result.
     pub token_given: bool,
+    /// When a token of the session had last been used, as of then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_used: Option<Timestamp>,
     /// How often an entry was handed over again.
     pub reruns: BTreeMap<u64, u8>,
 }

@@ -132,6 +132,7 @@ impl<'a> Desk<'a> {
 
     /// Works until it is told to stop, or has nothing to do and is in the way.
     pub(super) async fn work(mut self) {
+        self.recall_token_use().await;
         let closing = loop {
             if let Err(closing) = self.step().await {
                 break closing;

@@ -8,7 +8,7 @@ use rejoin_core::page::Body;
 use rejoin_core::record::{Ending, Record, Transport};
 use rejoin_core::session::Publication;
 use rejoin_core::state::End;
-use rejoin_core::{InSeq, SessionId};
+use rejoin_core::{InSeq, SessionId, Timestamp};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -107,22 +107,49 @@ impl Desk<'_> {
         Ok(Some(splice(message.text(), tools.0, &tools.1)))
     }
 
+    /// A token that was used before this gateway began is followed by another one, too.
+    pub(super) async fn recall_token_use(&self) {
+        if self.gateway.session_tools && self.keeping.book().token_given {
+            let used = self.last_token_use().await;
+            if used.is_some() && used != self.keeping.book().token_used {
+                self.shared.hubs.token_used(&self.session);
+            }
+        }
+    }
+
+    /// When a token of the session was last used, as far as it is remembered.
+    async fn last_token_use(&self) -> Option<Timestamp> {
+        let tokens = self.shared.store.tokens(&self.session).await.ok().flatten()?;
+        tokens.used().next_back().map(|(_, at)| at)
+    }
+
     /// A tool's result with a reconnect token, if the client needs one.
     async fn with_token(&mut self, text: &str) -> Option<String> {
         let used = self.shared.hubs.take_renewed(&self.session);
         if self.keeping.book().token_given && !used {
             return None;
         }
+        let given = self.give_token(text).await;
+        if given.is_none() && used {
+            self.shared.hubs.token_used(&self.session); // the next result brings it
+        }
+        given
+    }
+
+    async fn give_token(&mut self, text: &str) -> Option<String> {
+        let last_use = self.last_token_use().await; // a use after this is followed by yet another one
         let service = self.service()?;
         let record = self.shared.store.session(&self.session).await.ok().flatten()?;
         let issued = service.issue(&record).await.ok()?;
-        self.keeping.change().token_given = true;
         let about = json!({
             "session_id": self.session.as_str(),
             "reconnect_token": issued.token.as_str(),
             "expires_at": issued.expires_at.to_string(),
         });
-        with_meta(text, META, &about.to_string())
+        let text = with_meta(text, META, &about.to_string())?;
+        let book = self.keeping.change();
+        (book.token_given, book.token_used) = (true, last_use);
+        Some(text)
     }
 
     fn service(&self) -> Option<Service> {
