@@ -6,7 +6,7 @@ mod common;
 
 use std::fs;
 
-use common::mcp_client::{Client, in_haste, serve};
+use common::mcp_client::{Client, in_haste, kept_in, serve, serve_on};
 use common::until;
 use common::web::Web;
 use rejoin::mcp::Gateway;
@@ -204,6 +204,44 @@ async fn questions_of_a_server_that_died_are_withdrawn() {
     let withdrawn = call.notification("notifications/cancelled").await;
     assert_eq!(withdrawn["params"]["requestId"], question["id"]);
     assert_eq!(call.error().await.0, -32050);
+}
+
+#[tokio::test]
+async fn questions_that_were_open_when_rejoin_ended_are_withdrawn_and_no_others() {
+    let (server, home) = (Server::new(), tempfile::tempdir().unwrap());
+    let web = serve_on(kept_in(home.path()), server.gateway()).await;
+    let client = Client::begin(&web).await;
+    let mut answered = client.call(1, "poke", json!({ "ask": "roots/list" })).await;
+    let question = answered.notification("roots/list").await;
+    client.send(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": {} })).await;
+    answered.text().await;
+    let mut call = client.call(2, "poke", json!({ "ask": "roots/list" })).await;
+    let question = call.notification("roots/list").await;
+    web.service.close().await.unwrap();
+    let web = serve_on(kept_in(home.path()), server.gateway()).await;
+    let client = client.at(&web);
+    let mut call = client.go_on(&call).await;
+    let withdrawn = call.next().await;
+    assert_eq!(withdrawn["method"], "notifications/cancelled");
+    assert_eq!(withdrawn["params"]["requestId"], question["id"]);
+    assert_eq!(call.error().await.0, -32050);
+    let mut general = client.listen().await;
+    assert_eq!(general.next().await["method"], "notifications/message", "it was started again");
+    client.call(3, "peek", json!({})).await.text().await;
+    client.call(4, "peek", die_until(3)).await.text().await;
+    assert_eq!(general.next().await["method"], "notifications/message", "and no more");
+}
+
+#[tokio::test]
+async fn a_question_is_withdrawn_on_the_stream_on_which_it_was_asked() {
+    let server = Server::new();
+    let (_web, client) = server.begin().await;
+    let mut first = client.call(1, "poke", json!({ "ask": "roots/list" })).await;
+    let question = first.notification("roots/list").await;
+    let mut second = client.call(2, "poke", die_until(2)).await;
+    let withdrawn = first.next().await;
+    assert_eq!(withdrawn["params"]["requestId"], question["id"]);
+    assert_eq!(second.next().await["error"]["code"], -32050, "nothing was asked here");
 }
 
 #[tokio::test]

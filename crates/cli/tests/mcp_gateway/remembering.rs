@@ -1,10 +1,13 @@
 //! What Rejoin knows of a session when it was killed: whose turn it is to be given a token, which results a client
-//! has.
+//! has, and what the server has asked.
 
 use serde_json::{Value, json};
 
 use crate::caller::Caller;
 use crate::common::server_process::ServerProcess;
+use crate::gateway;
+use crate::upstream::Upstream;
+use crate::wire::Answer;
 
 /// The built-in server, with a session.
 async fn begin() -> (ServerProcess, Caller) {
@@ -65,4 +68,29 @@ async fn results_that_were_fetched_before_rejoin_was_killed_wait_no_more_but_for
 
     let another = Caller::begin(rejoin.address(), 1, 3).await;
     assert_eq!(go_over(&another, &lost, &next).await, [5], "the reply had them, and was fetched");
+}
+
+/// The next message of a stream with this method, and the id of its event.
+async fn next(stream: &mut Answer, method: &str) -> (Value, String) {
+    loop {
+        let event = stream.event().await.unwrap().expect("a message, not the end");
+        if event.message["method"] == method {
+            return (event.message, event.id);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_question_that_was_open_when_rejoin_was_killed_is_withdrawn() {
+    let upstream = Upstream::start().await;
+    let mut rejoin = gateway(&upstream, &[]).await;
+    let caller = Caller::begin(rejoin.address(), 1, 1).await;
+    let mut call = caller.calling(1, "ask", json!({})).await;
+    let (question, place) = next(&mut call, "elicitation/create").await;
+    kill(&mut rejoin).await;
+    let mut call = caller.come_back(&place).await;
+    let (withdrawn, _) = next(&mut call, "notifications/cancelled").await;
+    assert_eq!(withdrawn["params"]["requestId"], question["id"]);
+    let answer = call.event().await.unwrap().unwrap().message;
+    assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(1), &json!(-32050)));
 }

@@ -107,6 +107,7 @@ async fn answer(
         ("POST", Some("tools/call")) if message["params"]["name"] == "count" => {
             count(&known, session, &message)
         }
+        ("POST", Some("tools/call")) if message["params"]["name"] == "ask" => ask(),
         ("POST", Some("tools/call")) => call(&known, &message),
         ("POST", _) => StatusCode::ACCEPTED.into_response(),
         _ => StatusCode::METHOD_NOT_ALLOWED.into_response(),
@@ -137,6 +138,15 @@ fn count(known: &Known, session: &str, message: &Value) -> Response {
     *count += 1;
     let result = json!({ "content": [{ "type": "text", "text": count.to_string() }] });
     Json(json!({ "jsonrpc": "2.0", "id": message["id"], "result": result })).into_response()
+}
+
+/// Asks the user something, and waits for the answer.
+fn ask() -> Response {
+    let question = json!({ "jsonrpc": "2.0", "id": "q", "method": "elicitation/create" });
+    let said = stream::once(async move { Ok(format!("data: {question}\n\n")) });
+    let waits = stream::pending::<Result<String, Infallible>>();
+    let body = Body::from_stream(stream::StreamExt::chain(said, waits));
+    ([("content-type", "text/event-stream")], body).into_response()
 }
 
 /// Takes `ms` milliseconds, and answers with the key and how often it ran.

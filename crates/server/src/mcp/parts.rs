@@ -5,7 +5,7 @@
 //! [`Hub`] of a session knows whether a client is there. `rejoin-rmcp` puts them behind rmcp's transport, as
 //! this crate does behind its own.
 
-pub use super::gateway::{Book, Handshake, Keeping, Written};
+pub use super::gateway::{Book, Handshake, Keeping, Question, Written};
 pub use super::hub::{Hub, Present, Reading};
 pub use super::logged::{Entry, Event, Notes, StreamName};
 pub use super::message::{Kind, Message, NoMessage, RequestId};

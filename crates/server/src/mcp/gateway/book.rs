@@ -9,7 +9,11 @@ use rejoin_core::{InSeq, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::mcp::logged::StreamName;
 use crate::mcp::message::read;
+
+/// Questions that are known after anything died: the book is written whenever one is asked.
+const MOST_QUESTIONS: usize = 100;
 
 /// A session's book.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -33,8 +37,20 @@ pub struct Book {
     /// When a token of the session had last been used, as of then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_used: Option<Timestamp>,
+    /// Questions of the server that the client has not answered, oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub questions: Vec<Question>,
     /// How often an entry was handed over again.
     pub reruns: BTreeMap<u64, u8>,
+}
+
+/// A question of the server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Question {
+    /// The id by which the client knows it.
+    pub id: String,
+    /// The stream on which the client was asked.
+    pub stream: StreamName,
 }
 
 /// How client and server got to know each other.
@@ -66,6 +82,14 @@ impl Book {
 
     fn to_body(&self) -> Body {
         serde_json::to_vec(self).unwrap_or_default().into()
+    }
+
+    /// The server asks something. Of a client that answers nothing the oldest questions are forgotten.
+    pub(super) fn ask(&mut self, question: Question) {
+        if self.questions.len() >= MOST_QUESTIONS {
+            self.questions.remove(0);
+        }
+        self.questions.push(question);
     }
 
     /// The revision that was agreed upon, if one was.

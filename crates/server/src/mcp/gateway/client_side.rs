@@ -46,7 +46,7 @@ impl Desk<'_> {
                 self.covered(in_seq).await
             }
             Kind::Response { id, .. } => {
-                self.on_response(id, &message).await?;
+                self.on_response(id, &message);
                 self.covered(in_seq).await
             }
         }
@@ -130,23 +130,6 @@ impl Desk<'_> {
         let text = message.with_cancelled_id(&RequestId::number(in_seq.get()));
         self.tell_server(text);
         self.finish(in_seq, None).await
-    }
-
-    /// The client answers a question of the server's.
-    async fn on_response(
-        &mut self,
-        id: Option<RequestId>,
-        message: &Message,
-    ) -> Result<(), Closing> {
-        let ours = id.and_then(|id| serde_json::from_str::<String>(id.as_json()).ok());
-        match ours.and_then(|id| self.questions.remove(&id)) {
-            Some(theirs) => {
-                self.tell_server(message.with_id(&theirs));
-            }
-            // The server that asked has gone.
-            None => tracing::debug!(session = %self.session, "an answer to nobody's question"),
-        }
-        Ok(())
     }
 
     /// There is no server: answers whatever is under way, with an error that allows to ask again only

@@ -269,17 +269,6 @@ impl Desk<'_> {
             }
         }
     }
-
-    /// Nobody waits for the answers to what the server had asked.
-    async fn withdraw_questions(&mut self) -> Result<(), Closing> {
-        for (id, _) in std::mem::take(&mut self.questions) {
-            let params = json!({ "requestId": id, "reason": "the MCP server went away" });
-            let text = notification(super::client_side::CANCELLED, &params);
-            let stream = self.requests.newest_stream().unwrap_or_else(StreamName::general);
-            self.say(stream, &text).await?;
-        }
-        Ok(())
-    }
 }
 
 /// The error for a server that can't be reached.

@@ -1,6 +1,7 @@
 //! One session's gateway: what it holds, and what it does when.
 
 use std::collections::{HashMap, VecDeque};
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,6 +14,7 @@ use tokio::time::timeout;
 
 use super::book::{Book, Keeping, Written};
 use super::pending::Requests;
+use super::questions::Asked;
 use super::unsent::{Exchange, Unsent, exchange};
 use super::{Gateway, LAST_WORDS};
 use crate::agent::{Inbox, Orders, Saying, Seat, Voice, stopped};
@@ -39,8 +41,8 @@ pub(super) struct Desk<'a> {
     pub(super) hub: Arc<Hub>,
     pub(super) keeping: Keeping,
     pub(super) requests: Requests,
-    /// Questions of the server that the client has not answered: our id, and the server's own.
-    pub(super) questions: HashMap<String, RequestId>,
+    /// Questions of the server that the client has not answered, by our id.
+    pub(super) questions: HashMap<String, Asked>,
     /// Questions that were asked so far.
     pub(super) asked: u64,
     /// Requests that we made for ourselves.
@@ -132,12 +134,7 @@ impl<'a> Desk<'a> {
 
     /// Works until it is told to stop, or has nothing to do and is in the way.
     pub(super) async fn work(mut self) {
-        self.recall_token_use().await;
-        let closing = loop {
-            if let Err(closing) = self.step().await {
-                break closing;
-            }
-        };
+        let Err(closing) = self.go_on().await;
         match &closing {
             Closing::Told => {}
             Closing::Displaced => self.resigned.store(true, Ordering::Release),
@@ -159,6 +156,14 @@ impl<'a> Desk<'a> {
                 link.close().await;
             }
             None => {}
+        }
+    }
+
+    async fn go_on(&mut self) -> Result<Infallible, Closing> {
+        self.recall_token_use().await;
+        self.withdraw_left_questions().await?;
+        loop {
+            self.step().await?;
         }
     }
 

@@ -13,6 +13,7 @@
 //! | `server_side.rs` | what the server behind said |
 //! | `connect.rs` | reaching the server, and introducing the client again |
 //! | `session_tools.rs` | reconnect tokens in results, and the tool that takes them |
+//! | `questions.rs` | what the server asks the client |
 //! | `waiting.rs` | results that no client has fetched |
 //! | `unsent.rs` | what the server has no room for yet |
 //! | `rerun.rs` | what becomes of a request that the server died over |
@@ -22,6 +23,7 @@ mod client_side;
 mod connect;
 mod desk;
 mod pending;
+mod questions;
 mod rerun;
 mod server_side;
 mod session_tools;
@@ -34,7 +36,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-pub use book::{Book, Handshake, Keeping, Written};
+pub use book::{Book, Handshake, Keeping, Question, Written};
 pub(crate) use session_tools::uses_token;
 
 use self::desk::Desk;

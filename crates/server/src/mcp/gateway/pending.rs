@@ -137,8 +137,7 @@ impl Requests {
     /// request; nothing if it is for the general stream.
     pub(super) fn stream_of(&self, message: &Message, during: Option<u64>) -> Option<StreamName> {
         let named = during.and_then(|number| self.0.get(&InSeq::new(number)));
-        let audible = || self.0.values().filter(|pending| !pending.stream.is_answer_only());
-        let only = || audible().next().filter(|_| audible().count() == 1);
+        let only = || self.audible().next().filter(|_| self.audible().count() == 1);
         let found = named.or_else(only).or_else(|| self.by_token(message).map(|(_, found)| found));
         found.map(|pending| pending.stream.clone())
     }
@@ -153,8 +152,16 @@ impl Requests {
 
     /// The stream of the newest one that can be told something.
     pub(super) fn newest_stream(&self) -> Option<StreamName> {
-        let newest = self.0.values().rev().find(|pending| !pending.stream.is_answer_only());
-        newest.map(|pending| pending.stream.clone())
+        self.audible().next_back().map(|pending| pending.stream.clone())
+    }
+
+    /// The streams of all that can be told something, oldest first.
+    pub(super) fn audible_streams(&self) -> Vec<StreamName> {
+        self.audible().map(|pending| pending.stream.clone()).collect()
+    }
+
+    fn audible(&self) -> impl DoubleEndedIterator<Item = &Pending> {
+        self.0.values().filter(|pending| !pending.stream.is_answer_only())
     }
 
     /// Whether a report of progress says more than the last.

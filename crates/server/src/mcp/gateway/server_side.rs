@@ -61,14 +61,7 @@ impl Desk<'_> {
     ) -> Result<(), Closing> {
         match message.kind().clone() {
             Kind::Response { id, failed } => self.on_answer(id, failed, &message).await,
-            Kind::Request { id, .. } => {
-                self.asked += 1;
-                let ours = format!("rejoin-{}-{}", self.term, self.asked);
-                let text = message.with_id(&RequestId::text(&ours));
-                self.questions.insert(ours, id);
-                let stream = self.stream_for(&message, during);
-                self.put(stream, &text).await
-            }
+            Kind::Request { id, .. } => self.on_question(id, &message, during).await,
             Kind::Notification { method } => {
                 let text = match &*method {
                     CANCELLED => self.withdrawn(&message),
@@ -123,14 +116,6 @@ impl Desk<'_> {
             }
         }
         self.note_set_up(pending);
-    }
-
-    /// The server withdraws a question: the client knows it by our id.
-    fn withdrawn(&mut self, message: &Message) -> Option<String> {
-        let theirs = message.cancelled_id()?;
-        let ours = self.questions.iter().find(|(_, id)| **id == theirs)?.0.clone();
-        self.questions.remove(&ours);
-        Some(message.with_cancelled_id(&RequestId::text(&ours)))
     }
 
     /// The stream that a message belongs to; it goes to the general one if nothing else is known, or to
