@@ -162,7 +162,7 @@ impl Desk<'_> {
             "data": "The MCP server was started again; what it kept in memory for this session is gone.",
         });
         let text = notification("notifications/message", &params);
-        self.say(StreamName::general(), &text).await
+        self.say(self.stream_of_no_request(), &text).await
     }
 
     async fn compare_lists(
@@ -175,7 +175,7 @@ impl Desk<'_> {
             let Some(now) = digest(&answer).filter(|now| now != before) else { continue };
             self.keeping.change().lists.insert(method.to_owned(), now);
             let text = notification(changed, &json!({}));
-            self.say(StreamName::general(), &text).await?;
+            self.say(self.stream_of_no_request(), &text).await?;
         }
         Ok(())
     }

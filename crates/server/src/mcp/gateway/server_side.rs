@@ -133,15 +133,19 @@ impl Desk<'_> {
         Some(message.with_cancelled_id(&RequestId::text(&ours)))
     }
 
-    /// The stream that a message belongs to; it goes to the general one if nothing else is known, or to
-    /// the newest request if nobody reads that.
+    /// The stream that a message belongs to.
     pub(super) fn stream_for(&self, message: &Message, during: Option<u64>) -> StreamName {
-        let general = StreamName::general();
         let own = self.requests.stream_of(message, during);
-        own.or_else(|| match self.hub.is_read(&general) {
-            true => None,
-            false => self.requests.newest_stream(),
-        })
-        .unwrap_or(general)
+        own.unwrap_or_else(|| self.stream_of_no_request())
+    }
+
+    /// The stream for what belongs to no request: the general one, or the newest request's if nobody reads
+    /// that. There are clients that never open it.
+    pub(super) fn stream_of_no_request(&self) -> StreamName {
+        let general = StreamName::general();
+        match self.hub.is_read(&general) {
+            true => general,
+            false => self.requests.newest_stream().unwrap_or(general),
+        }
     }
 }
