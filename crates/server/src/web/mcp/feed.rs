@@ -11,7 +11,7 @@ use rejoin_store::{PageLimit, Unavailable};
 use tokio::sync::watch as changes;
 use tokio::time::timeout;
 
-use super::event_id::{EventId, Owed, SessionTag};
+use super::event_id::{EventId, Mark, Owed, SessionTag};
 use crate::mcp::logged::{Event, StreamName, is_answered};
 use crate::mcp::message::{RpcError, code, error_response, notification};
 use crate::mcp::{Hub, Present, Reading};
@@ -168,9 +168,10 @@ impl Feed {
         self
     }
 
-    /// The id of the place where the stream stands.
+    /// An id of the place where the stream stands, for an event that stands in no log. No other event of the
+    /// session has it: the stream may have stood here before.
     pub fn place(&self) -> String {
-        self.id_at(self.cursor)
+        format!("{}.{}", self.id_at(self.cursor), Mark::new())
     }
 
     /// Whether every request of it is answered.
@@ -261,7 +262,7 @@ impl Feed {
             (self.suspects_loss, self.told) = (true, oldest);
         }
         let tell = self.stream.is_whole() && std::mem::take(&mut self.suspects_loss);
-        tell.then(|| (self.id_at(self.cursor), gap_notice()))
+        tell.then(|| (self.place(), gap_notice()))
     }
 
     /// The messages that are for this stream.
@@ -321,15 +322,23 @@ impl Feed {
             return Vec::new(); // an answer may have come that is not read yet
         }
         self.suspects_loss = false;
-        let lost: Vec<_> = self.owed.extract_if(.., |n, _| settled.contains(n)).collect();
         let error = RpcError::new(
             code::RESULT_EVICTED,
             "the result of this request was there and is no longer kept (result_retention, buffer_bytes)",
         );
-        let error = error.because("result_evicted");
-        lost.into_iter()
-            .map(|(_, id)| (self.id_at(self.cursor), error_response(Some(&id), &error)))
-            .collect()
+        self.answer_all(settled, &error.because("result_evicted"))
+    }
+
+    /// Answers requests that are owed. The id of each answer lists those that come after it: the connection
+    /// may break between them.
+    fn answer_all(&mut self, requests: BTreeSet<InSeq>, error: &RpcError) -> Vec<(String, String)> {
+        let mut answers = Vec::new();
+        for in_seq in requests {
+            if let Some(id) = self.owed.remove(&in_seq) {
+                answers.push((self.id_at(self.cursor), error_response(Some(&id), error)));
+            }
+        }
+        answers
     }
 
     /// Requests that are dealt with, of those whose answer is owed.
@@ -346,16 +355,13 @@ impl Feed {
 
     /// The session has ended: whatever is owed is answered so.
     fn session_over(&mut self) -> Next {
-        let owed = std::mem::take(&mut self.owed);
         self.ends = true;
-        if owed.is_empty() {
+        if self.owed.is_empty() {
             return Next::End;
         }
         let error = RpcError::new(code::NO_SESSION, "the session has ended");
-        let error = error.because("session_already_disconnected");
-        let place = self.id_at(self.cursor);
-        let answers = owed.values().map(|id| (place.clone(), error_response(Some(id), &error)));
-        Next::Messages(answers.collect())
+        let owed = self.owed.keys().copied().collect();
+        Next::Messages(self.answer_all(owed, &error.because("session_already_disconnected")))
     }
 
     /// Waits until there may be something, or the stream has to say something without.
