@@ -12,6 +12,7 @@
 //! | `client_side.rs` | what the client sent |
 //! | `server_side.rs` | what the server behind said |
 //! | `connect.rs` | reaching the server, and introducing the client again |
+//! | `lists.rs` | which lists of the server the client has, and whether they differ now |
 //! | `session_tools.rs` | reconnect tokens in results, and the tool that takes them |
 //! | `unsent.rs` | what the server has no room for yet |
 //! | `rerun.rs` | what becomes of a request that the server died over |
@@ -20,6 +21,7 @@ mod book;
 mod client_side;
 mod connect;
 mod desk;
+mod lists;
 mod pending;
 mod rerun;
 mod server_side;

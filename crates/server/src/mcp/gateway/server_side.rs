@@ -7,7 +7,6 @@ use super::client_side::{CANCELLED, INITIALIZE};
 use super::connect::unavailable;
 use super::desk::{Closing, Desk};
 use super::pending::Pending;
-use super::rerun;
 use crate::mcp::logged::StreamName;
 use crate::mcp::message::{Kind, Message, RequestId, parse_all};
 use crate::mcp::upstream::{Heard, Unreachable};
@@ -44,6 +43,9 @@ impl Desk<'_> {
         };
         for message in messages {
             self.on_message(message, during).await?;
+        }
+        if std::mem::take(&mut self.comparing.when_heard) {
+            self.compare_lists();
         }
         Ok(())
     }
@@ -92,7 +94,10 @@ impl Desk<'_> {
         let in_seq = self.entry_of(&id);
         let known = in_seq.and_then(|in_seq| Some((in_seq, self.requests.get(in_seq)?)));
         let Some((in_seq, pending)) = known else {
-            self.note_answer(&id, Ok(message.clone()));
+            match self.comparing.take(&id) {
+                Some(asked) => self.on_page(asked, message).await?,
+                None => self.note_answer(&id, Ok(message.clone())),
+            }
             return Ok(());
         };
         let text = message.with_id(&pending.id);
@@ -115,13 +120,7 @@ impl Desk<'_> {
             self.keeping.change().handshake = Some(Handshake { params, result });
             self.note_theirs();
         }
-        if let Some(digest) = rerun::list_digest(pending, message) {
-            let known = self.keeping.book().lists.get(pending.method());
-            if known != Some(&digest) {
-                let method = pending.method().to_owned();
-                self.keeping.change().lists.insert(method, digest);
-            }
-        }
+        self.note_page(pending, message);
         self.note_set_up(pending);
     }
 
