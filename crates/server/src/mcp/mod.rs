@@ -8,12 +8,14 @@
 //! | file | concern |
 //! |---|---|
 //! | `message.rs` | JSON-RPC messages as they came |
+//! | `garbled.rs` | what servers say instead |
 //! | `logged.rs` | how they stand in the two logs |
 //! | `hub.rs` | what the streams of a session share: presence, who reads which |
 //! | `gateway/` | between the logs and the server behind |
 //! | `parts.rs` | all of this, for other transports |
 //! | `upstream/` | the ways to reach a server: a child process, HTTP |
 
+mod garbled;
 mod gateway;
 mod hub;
 pub(crate) mod logged;

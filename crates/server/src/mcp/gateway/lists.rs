@@ -54,6 +54,11 @@ impl Comparing {
         (self.when_heard, self.asked) = (false, HashMap::new());
     }
 
+    /// Whether something was asked that is not answered.
+    pub(super) fn is_under_way(&self) -> bool {
+        !self.asked.is_empty()
+    }
+
     /// The page that was asked for under this id, which is answered or lost now.
     pub(super) fn take(&mut self, id: &RequestId) -> Option<Asked> {
         self.asked.remove(id)

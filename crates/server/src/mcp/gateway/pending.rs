@@ -123,6 +123,11 @@ impl Requests {
         }
     }
 
+    /// The one that there is, if there is one.
+    pub(super) fn only(&self) -> Option<InSeq> {
+        self.0.keys().next().copied().filter(|_| self.0.len() == 1)
+    }
+
     /// Their entries, oldest first.
     pub(super) fn entries(&self) -> Vec<InSeq> {
         self.0.keys().copied().collect()

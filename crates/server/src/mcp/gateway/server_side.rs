@@ -1,14 +1,16 @@
 //! What the server behind said.
 
 use rejoin_core::InSeq;
+use serde::Deserialize;
 
 use super::book::Handshake;
 use super::client_side::{CANCELLED, INITIALIZE};
 use super::connect::unavailable;
 use super::desk::{Closing, Desk};
 use super::pending::Pending;
+use crate::mcp::garbled::{Meant, heard};
 use crate::mcp::logged::StreamName;
-use crate::mcp::message::{Kind, Message, RequestId, parse_all};
+use crate::mcp::message::{Kind, Message, RequestId, RpcError, code, error_response, read};
 use crate::mcp::upstream::{Heard, Unreachable};
 
 /// What a server says when it has come further with a request.
@@ -36,13 +38,18 @@ impl Desk<'_> {
     }
 
     async fn on_said(&mut self, text: &str, during: Option<u64>) -> Result<(), Closing> {
-        let Ok(messages) = parse_all(text) else {
-            // Many servers print something before they speak; nothing of it is repeated.
-            tracing::warn!(session = %self.session, "ignored what is no message of an MCP server");
-            return Ok(());
-        };
-        for message in messages {
-            self.on_message(message, during).await?;
+        for meant in heard(text) {
+            match meant {
+                Meant::Message(message) => self.on_message(message, during).await?,
+                Meant::Question(id) => {
+                    let error = RpcError::new(code::PARSE, "the question can't be read");
+                    self.tell_server(error_response(Some(&id), &error));
+                }
+                // Many servers print something before they speak; nothing of it is repeated.
+                Meant::Nothing => {
+                    tracing::warn!(session = %self.session, "ignored what is no message of an MCP server");
+                }
+            }
         }
         if std::mem::take(&mut self.comparing.when_heard) {
             self.compare_lists();
@@ -56,13 +63,29 @@ impl Desk<'_> {
         self.requests.get(in_seq).map(|_| in_seq)
     }
 
+    /// The request that an answer without an id is for. On the stream of a request it is that one. Elsewhere it
+    /// may answer anything, for there are servers that answer notifications; only if it says that it could not
+    /// read what it answers, and there is but one request that it can mean, is it taken for the answer to that.
+    fn entry_without_id(&self, message: &Message, during: Option<u64>) -> Option<InSeq> {
+        #[derive(Default, Deserialize)]
+        struct Error {
+            code: i64,
+        }
+        if let Some(number) = during {
+            return Some(InSeq::new(number));
+        }
+        let not_read = read::<Error>(message.error()).code == i64::from(code::PARSE);
+        let asks_more = !self.asking.is_empty() || self.comparing.is_under_way();
+        self.requests.only().filter(|_| not_read && !asks_more)
+    }
+
     pub(super) async fn on_message(
         &mut self,
         message: Message,
         during: Option<u64>,
     ) -> Result<(), Closing> {
         match message.kind().clone() {
-            Kind::Response { id, failed } => self.on_answer(id, failed, &message).await,
+            Kind::Response { id, failed } => self.on_answer(id, failed, &message, during).await,
             Kind::Request { id, .. } => {
                 self.asked += 1;
                 let ours = format!("rejoin-{}-{}", self.term, self.asked);
@@ -89,11 +112,15 @@ impl Desk<'_> {
         id: Option<RequestId>,
         failed: bool,
         message: &Message,
+        during: Option<u64>,
     ) -> Result<(), Closing> {
-        let Some(id) = id else { return Ok(()) }; // it could not read what it answers
-        let in_seq = self.entry_of(&id);
+        let in_seq = match &id {
+            Some(id) => self.entry_of(id),
+            None => self.entry_without_id(message, during),
+        };
         let known = in_seq.and_then(|in_seq| Some((in_seq, self.requests.get(in_seq)?)));
         let Some((in_seq, pending)) = known else {
+            let Some(id) = id else { return Ok(()) };
             match self.comparing.take(&id) {
                 Some(asked) => self.on_page(asked, message).await?,
                 None => self.note_answer(&id, Ok(message.clone())),
