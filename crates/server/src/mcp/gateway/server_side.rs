@@ -87,11 +87,11 @@ impl Desk<'_> {
         match message.kind().clone() {
             Kind::Response { id, failed } => self.on_answer(id, failed, &message, during).await,
             Kind::Request { id, .. } => {
+                let Some(stream) = self.stream_for(&message, during) else { return Ok(()) };
                 self.asked += 1;
                 let ours = format!("rejoin-{}-{}", self.term, self.asked);
                 let text = message.with_id(&RequestId::text(&ours));
                 self.questions.insert(ours, id);
-                let stream = self.stream_for(&message, during);
                 self.put(stream, &text).await
             }
             Kind::Notification { method } => {
@@ -101,7 +101,7 @@ impl Desk<'_> {
                     _ => Some(message.text().to_owned()),
                 };
                 let Some(text) = text else { return Ok(()) };
-                let stream = self.stream_for(&message, during);
+                let Some(stream) = self.stream_for(&message, during) else { return Ok(()) };
                 self.say(stream, &text).await
             }
         }
@@ -159,10 +159,18 @@ impl Desk<'_> {
         Some(message.with_cancelled_id(&RequestId::text(&ours)))
     }
 
-    /// The stream that a message belongs to.
-    pub(super) fn stream_for(&self, message: &Message, during: Option<u64>) -> StreamName {
-        let own = self.requests.stream_of(message, during);
-        own.unwrap_or_else(|| self.stream_of_no_request())
+    /// The stream that a message belongs to. One of answers carries nothing else: what comes during its request
+    /// is said where it can be heard. But progress is nobody else's, so if nobody reads the general stream there
+    /// is none.
+    fn stream_for(&self, message: &Message, during: Option<u64>) -> Option<StreamName> {
+        let general = StreamName::general();
+        match self.requests.stream_of(message, during) {
+            Some(own) if !own.is_answer_only() => Some(own),
+            Some(_) if message.method() == Some(PROGRESS) => {
+                Some(general).filter(|general| self.hub.is_read(general))
+            }
+            Some(_) | None => Some(self.stream_of_no_request()),
+        }
     }
 
     /// The stream for what belongs to no request: the general one, or the newest request's if nobody reads
