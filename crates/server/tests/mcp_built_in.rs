@@ -120,17 +120,19 @@ async fn a_call_that_only_reads_survives_a_restart_and_its_progress_never_goes_b
     assert_eq!(before["params"]["progress"], 1);
     kept.restart(&mut client).await;
     let mut call = client.go_on(&call).await;
-    let mut last = 1;
+    let (mut last, mut restarts) = (1, 0);
     let answer = loop {
         let message = call.next().await;
-        match message["params"]["progress"].as_u64() {
-            Some(progress) => {
+        match (message["params"]["progress"].as_u64(), &message["params"]["logger"]) {
+            (Some(progress), _) => {
                 assert!(progress > last, "{progress} after {last}");
                 last = progress;
             }
-            None => break message,
+            (None, Value::String(logger)) if logger == "rejoin" => restarts += 1,
+            (None, _) => break message,
         }
     };
+    assert_eq!(restarts, 1, "a client without a general stream is told here");
     assert_eq!(answer["result"]["content"][0]["text"], "Counted down from 6.");
 }
 

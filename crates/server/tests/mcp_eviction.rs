@@ -8,7 +8,7 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::mcp::{Fake, Peer, notification, until_covered};
+use common::mcp::{Fake, Peer, call, notification, until_covered};
 use common::until;
 use common::web::{Setup, Web, later};
 use rejoin::core::SessionId;
@@ -50,6 +50,29 @@ async fn a_result_that_was_evicted_ends_its_call_with_32051() {
     let answer = resumed.answer(7).await;
     assert_eq!(answer["error"]["code"], -32051, "{answer}");
     assert_eq!(resumed.next().await, None);
+}
+
+#[tokio::test]
+async fn of_several_results_that_were_evicted_none_is_lost_when_the_stream_breaks_between_them() {
+    let fake = Fake::new();
+    let web = serve(&fake, LogBounds { events: 4, ..LogBounds::default() }).await;
+    let peer = Peer::begin(&web, "2025-03-26").await;
+    let calls = [7, 8, 9].map(|id| call(id, json!({ "progress": 1, "gate": "g" })));
+    let mut asked = peer.post(&Value::from(calls.to_vec())).stream().await;
+    let mut place = asked.message().await.id;
+    drop(asked);
+    fake.open("g");
+    until_covered(&web, &peer.session, 5).await;
+    for id in 10..15 {
+        peer.call(id, json!({})).await.rest().await;
+    }
+    for id in [7, 8, 9] {
+        let gone = peer.resume(&place).stream().await.message().await;
+        assert_eq!((&gone.data["id"], &gone.data["error"]["code"]), (&json!(id), &json!(-32051)));
+        assert_ne!(gone.id, place);
+        place = gone.id;
+    }
+    assert_eq!(peer.resume(&place).send().await.status, 204);
 }
 
 #[tokio::test]

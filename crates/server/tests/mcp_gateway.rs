@@ -181,6 +181,18 @@ async fn a_client_is_told_that_a_server_was_started_again_and_which_lists_differ
 }
 
 #[tokio::test]
+async fn a_client_without_a_general_stream_is_told_so_on_the_stream_of_its_call() {
+    let server = Server::new();
+    let (_web, client) = server.begin().await;
+    client.ask(1, "tools/list", json!({})).await.answer().await;
+    fs::write(server.home.path().join("changed"), "").unwrap();
+    let mut call = client.call(2, "peek", die_until(2)).await;
+    assert_eq!(call.next().await["params"]["logger"], "rejoin");
+    assert_eq!(call.next().await["method"], "notifications/tools/list_changed");
+    assert_eq!(call.text().await, "server 2");
+}
+
+#[tokio::test]
 async fn an_answer_of_the_client_reaches_the_server_under_its_own_id() {
     let server = Server::new();
     let (_web, client) = server.begin().await;

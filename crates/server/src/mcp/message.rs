@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 
+use super::garbled::without_nulls;
 use crate::event::check_depth;
 
 /// A JSON-RPC id as it was written: a string or a number.
@@ -70,7 +71,7 @@ struct Shape<'a> {
     params: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
     result: Option<&'a RawValue>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "present")]
     error: Option<&'a RawValue>,
 }
 
@@ -110,9 +111,14 @@ impl RequestId {
         self.0.starts_with('"') || number()
     }
 
-    /// The number that it is, if it is one of ours.
+    /// The number that it is, if it is one of ours. Some write 3 as 3.0 or as a string.
     pub(crate) fn as_number(&self) -> Option<u64> {
-        self.0.parse().ok()
+        self.0.parse().ok().or_else(|| {
+            let text = self.0.trim_matches('"');
+            let fraction = text.split_once('.');
+            let whole = fraction.filter(|(_, rest)| rest.bytes().all(|digit| digit == b'0'));
+            whole.map_or(text, |(whole, _)| whole).parse().ok()
+        })
     }
 }
 
@@ -134,8 +140,10 @@ impl Message {
                     NoMessage::Unreadable(error.to_string())
                 }
             })?;
-        let kind = shape.kind()?;
-        Ok(Self { text: text.into(), kind })
+        match shape.kind() {
+            Ok(kind) => Ok(Self { text: text.into(), kind }),
+            Err(why) => without_nulls(&text).map_or(Err(why), |text| Self::parse(&text)),
+        }
     }
 
     /// Reads one message of a client, of whom more is asked than of servers: what it wants an answer to, or
@@ -186,14 +194,15 @@ impl Message {
 
     /// Whether it is the answer to the request of this id.
     pub(crate) fn answers(&self, asked: &RequestId) -> bool {
-        matches!(&self.kind, Kind::Response { id: Some(id), .. } if id == asked)
+        let Kind::Response { id: Some(id), .. } = &self.kind else { return false };
+        id == asked || id.as_number().is_some_and(|number| asked.as_number() == Some(number))
     }
 
     /// The same message under another id.
     pub(crate) fn with_id(&self, id: &RequestId) -> String {
         match self.shape().id {
             Some(known) => splice(&self.text, known.get(), id.as_json()),
-            None => self.text.to_string(),
+            None => with_member(&self.text, "id", id.as_json()),
         }
     }
 
@@ -250,15 +259,20 @@ impl Shape<'_> {
             Some(Some(id)) => Some(id),
             None => None,
         };
-        match (&self.method, id, self.result.is_some(), self.error.is_some()) {
+        let (failed, nothing_failed) = match self.error.map(RawValue::get) {
+            Some("null") => (false, true),
+            Some(_) => (true, false),
+            None => (false, false),
+        };
+        match (&self.method, id, self.result.is_some(), failed) {
             (Some(method), Some(id), false, false) => {
                 Ok(Kind::Request { id, method: method.as_ref().into() })
             }
             (Some(method), None, false, false) => {
                 Ok(Kind::Notification { method: method.as_ref().into() })
             }
-            (None, id, result, error) if result != error => {
-                Ok(Kind::Response { id, failed: error })
+            (None, id, result, failed) if result != failed && !nothing_failed => {
+                Ok(Kind::Response { id, failed })
             }
             _ => Err(NoMessage::Invalid("it must have a method, a result or an error")),
         }
@@ -299,16 +313,6 @@ pub(crate) fn with_element(array: &str, element: &str) -> String {
     let inside = array.trim_end().strip_suffix(']').unwrap_or("[");
     let comma = if inside.trim_end().ends_with('[') { "" } else { "," };
     format!("{inside}{comma}{element}]")
-}
-
-/// The messages in what was sent at once: one, or several of the revision that has batches.
-pub(crate) fn parse_all(text: &str) -> Result<Vec<Message>, NoMessage> {
-    if !text.trim_start().starts_with('[') {
-        return Ok(vec![Message::parse(text)?]);
-    }
-    let batch: Vec<&RawValue> =
-        serde_json::from_str(text).map_err(|error| NoMessage::Unreadable(error.to_string()))?;
-    batch.into_iter().map(|raw| Message::parse(raw.get())).collect()
 }
 
 /// What raw JSON says, as far as `T` knows it; its default if it is of another form.
@@ -398,6 +402,8 @@ pub(crate) mod code {
     pub(crate) const METHOD_NOT_FOUND: i32 = -32601;
     /// The method has no such parameters.
     pub(crate) const INVALID_PARAMS: i32 = -32602;
+    /// Something went wrong that is nobody's fault but the server's.
+    pub(crate) const INTERNAL: i32 = -32603;
     /// The session is unknown or over.
     pub(crate) const NO_SESSION: i32 = -32001;
     /// The server has no room, goes down, or its store does not work.
@@ -459,6 +465,38 @@ mod tests {
             message.with_id(&RequestId::number(9)),
             r#"{"x": 1.50, "id": 9 ,"method":"m","jsonrpc":"2.0","params":{"id":7}}"#
         );
+    }
+
+    #[test]
+    fn a_null_beside_a_result_or_an_error_is_left_out() {
+        for (text, put_right) in [
+            (
+                r#"{"jsonrpc":"2.0","id":1, "result":{"a": 1},"error":null}"#,
+                r#"{"jsonrpc":"2.0","id":1, "result":{"a": 1}}"#,
+            ),
+            (
+                r#"{"result":null,"jsonrpc":"2.0","id":1,"error":{"code":1}}"#,
+                r#"{"jsonrpc":"2.0","id":1,"error":{"code":1}}"#,
+            ),
+        ] {
+            assert_eq!(Message::parse(text).unwrap().text(), put_right);
+        }
+        let request = r#"{"jsonrpc":"2.0","id":1,"method":"ping","error":null}"#;
+        assert_eq!(Message::parse(request).unwrap().text(), request);
+        for bad in [
+            r#"{"jsonrpc":"2.0","id":1,"error":null}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":1,"error":{}}"#,
+        ] {
+            assert!(matches!(Message::parse(bad), Err(NoMessage::Invalid(_))), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_number_is_the_same_however_it_is_written() {
+        let number = |raw: &str| RequestId::parse(raw).and_then(|id| id.as_number());
+        assert_eq!(["3", "3.0", "3.00", "\"3\"", "\"3.0\""].map(number), [Some(3); 5]);
+        let others = ["3.5", "-3", "\"q3\"", "\"rejoin-1-3\"", "1e1", "\"\""];
+        assert_eq!(others.map(number), [None; 6]);
     }
 
     #[test]

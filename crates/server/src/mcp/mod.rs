@@ -8,6 +8,7 @@
 //! | file | concern |
 //! |---|---|
 //! | `message.rs` | JSON-RPC messages as they came |
+//! | `garbled.rs` | what servers say instead |
 //! | `logged.rs` | how they stand in the two logs |
 //! | `hub.rs` | what the streams of a session share: presence, who reads which |
 //! | `fetched.rs` | which answers a client has fetched |
@@ -16,6 +17,7 @@
 //! | `upstream/` | the ways to reach a server: a child process, HTTP |
 
 mod fetched;
+mod garbled;
 mod gateway;
 mod hub;
 pub(crate) mod logged;

@@ -21,7 +21,7 @@ use tokio::sync::{broadcast, watch};
 use super::until;
 
 /// How tools behave, after `read_` or `write_`.
-const WAYS: [&str; 10] = [
+const WAYS: [&str; 12] = [
     "json",      // answers with JSON
     "sse",       // answers with a stream that has a log message in it
     "resumable", // its stream breaks, and can be gone on with
@@ -32,6 +32,8 @@ const WAYS: [&str; 10] = [
     "huge",      // answers with a megabyte
     "refused",   // is not allowed
     "moved",     // is elsewhere
+    "garbled",   // answers with what is no JSON
+    "numbered",  // answers on a stream that stays open, under an id written otherwise
 ];
 
 /// A server that can be killed and started again.
@@ -74,6 +76,10 @@ pub struct Manners {
     pub breaks_off: u32,
     /// Whether a POST to a session that it does not know is refused only when it is let go.
     pub refuses_late: bool,
+    /// Whether it has a tool more than usual.
+    pub more_tools: bool,
+    /// Whether it says what its tools are only when it is let go.
+    pub holds_lists: bool,
 }
 
 impl Default for Manners {
@@ -85,6 +91,8 @@ impl Default for Manners {
             busy: 0,
             breaks_off: 0,
             refuses_late: false,
+            more_tools: false,
+            holds_lists: false,
         }
     }
 }
@@ -289,7 +297,7 @@ async fn take(state: &Known, message: &Value) -> Response {
         "tools/list" if state.breaks_off() => {
             return events(vec![Err(io::Error::other("broken on purpose"))]);
         }
-        "tools/list" => json!({ "tools": tools() }),
+        "tools/list" => list(state).await,
         _ => json!({}),
     };
     Json(json!({ "jsonrpc": "2.0", "id": id, "result": result })).into_response()
@@ -309,6 +317,15 @@ fn begin(state: &Known, message: &Value) -> Response {
     });
     let answer = json!({ "jsonrpc": "2.0", "id": message["id"], "result": result });
     ([("mcp-session-id", session)], Json(answer)).into_response()
+}
+
+async fn list(state: &Known) -> Value {
+    let Manners { more_tools, holds_lists, .. } = state.lock().manners.clone();
+    if holds_lists {
+        state.release.subscribe().wait_for(|released| *released).await.unwrap();
+    }
+    let more = more_tools.then(|| json!({ "name": "more", "inputSchema": { "type": "object" } }));
+    json!({ "tools": tools().into_iter().chain(more).collect::<Vec<_>>() })
 }
 
 fn tools() -> Vec<Value> {
@@ -353,6 +370,16 @@ async fn call(state: &Known, message: &Value) -> Response {
             Json(answer).into_response()
         }
         ("huge", _) => Json(result(&"x".repeat(1 << 20))).into_response(),
+        ("garbled", _) => answer.to_string().replace("\"run", "NaN, \"run").into_response(),
+        ("numbered", _) => {
+            let text = answer
+                .to_string()
+                .replace(&format!("{},", message["id"]), &format!("{}.0,", message["id"]));
+            let open =
+                stream::once(async move { Ok::<_, Infallible>(format!("data: {text}\n\n")) });
+            let open = futures_util::StreamExt::chain(open, stream::pending());
+            ([("content-type", "text/event-stream")], Body::from_stream(open)).into_response()
+        }
         ("refused", _) => (StatusCode::UNAUTHORIZED, "who are you?").into_response(),
         ("moved", _) => {
             (StatusCode::TEMPORARY_REDIRECT, [("location", "/elsewhere")]).into_response()

@@ -30,7 +30,7 @@ pub struct Book {
     pub level: Option<Box<RawValue>>,
     /// The parameters of each `resources/subscribe` that holds, by URI.
     pub subscriptions: BTreeMap<String, Box<RawValue>>,
-    /// A digest of each list that the client has been given, by method.
+    /// Digests of the pages of each list that the client has been given, by method.
     pub lists: BTreeMap<String, String>,
     /// Whether the client has been given a reconnect token with a result.
     pub token_given: bool,

@@ -73,6 +73,7 @@ impl Desk<'_> {
                 RpcError::new(code::METHOD_NOT_FOUND, "this session begins with `initialize`");
             return self.answer_error(in_seq, &error).await;
         }
+        self.tell_untold().await?;
         if maybe_handed {
             self.shared.hubs.hand(&self.session, in_seq); // by this process or the one before it
         }

@@ -11,10 +11,8 @@ use tokio::time::timeout;
 
 use super::client_side::{INITIALIZE, INITIALIZED};
 use super::desk::{Closing, Desk};
-use super::rerun::{LISTS, digest};
 use super::unsent::{Exchange, exchange};
 use crate::agent::stopped;
-use crate::mcp::logged::StreamName;
 use crate::mcp::message::{Kind, Message, RequestId, RpcError, code, notification, request};
 use crate::mcp::upstream::{Before, Link, Unreachable, WAITS};
 
@@ -64,6 +62,7 @@ impl Desk<'_> {
             None => None,
         };
         self.annotations = None;
+        self.comparing.stop();
         let before = self.before();
         let goes_on = before.is_some();
         let mut orders = self.orders.clone();
@@ -79,7 +78,9 @@ impl Desk<'_> {
             Err(why) => return Ok(Err(why)),
         }
         if goes_on {
-            return Ok(Ok(())); // the server says so if it has forgotten the session
+            // The server says so if it has forgotten the session; if not, its lists may be others now.
+            self.comparing.when_heard = true;
+            return Ok(Ok(()));
         }
         if self.keeping.book().handshake.is_none() && introduces {
             return Ok(Ok(())); // the client's own request does it
@@ -147,7 +148,7 @@ impl Desk<'_> {
         }
         if book.initialized && book.handshake.is_some() {
             self.tell_restarted().await?;
-            self.compare_lists(&book.lists).await?;
+            self.compare_lists();
         }
         Ok(())
     }
@@ -162,22 +163,13 @@ impl Desk<'_> {
             "data": "The MCP server was started again; what it kept in memory for this session is gone.",
         });
         let text = notification("notifications/message", &params);
-        self.say(StreamName::general(), &text).await
+        self.say(self.stream_of_no_request(), &text).await
     }
 
-    async fn compare_lists(
-        &mut self,
-        known: &std::collections::BTreeMap<String, String>,
-    ) -> Result<(), Closing> {
-        for (method, changed) in LISTS {
-            let Some(before) = known.get(method) else { continue };
-            let Ok(answer) = self.ask(method, None).await? else { return Ok(()) };
-            let Some(now) = digest(&answer).filter(|now| now != before) else { continue };
-            self.keeping.change().lists.insert(method.to_owned(), now);
-            let text = notification(changed, &json!({}));
-            self.say(StreamName::general(), &text).await?;
-        }
-        Ok(())
+    /// An id for a request of our own.
+    pub(super) fn own_id(&mut self) -> RequestId {
+        self.own += 1;
+        RequestId::text(&format!("rejoin-{}-{}", self.term, self.own))
     }
 
     /// Asks the server something for ourselves. What else it says meanwhile takes its usual way.
@@ -186,8 +178,7 @@ impl Desk<'_> {
         method: &str,
         params: Option<&RawValue>,
     ) -> Result<Result<Message, Unreachable>, Closing> {
-        self.own += 1;
-        let id = RequestId::text(&format!("rejoin-{}-{}", self.term, self.own));
+        let id = self.own_id();
         self.asking.insert(id.clone(), None);
         self.tell_server(request(&id, method, params));
         let mut orders = self.orders.clone();
@@ -224,6 +215,9 @@ impl Desk<'_> {
 
     /// What became of a question of ours.
     pub(super) fn note_answer(&mut self, id: &RequestId, answer: Result<Message, Unreachable>) {
+        if self.comparing.take(id).is_some() {
+            return; // a page that is lost is not compared
+        }
         match self.asking.get_mut(id) {
             Some(place) => *place = Some(answer),
             // Cancelled, or answered for by us.

@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::book::{Book, Keeping, Written};
+use super::lists::Comparing;
 use super::pending::Requests;
 use super::questions::Asked;
 use super::unsent::{Exchange, Unsent, exchange};
@@ -49,6 +50,8 @@ pub(super) struct Desk<'a> {
     pub(super) own: u64,
     /// Those of them that we wait for, and what became of them.
     pub(super) asking: HashMap<RequestId, Option<Result<Message, Unreachable>>>,
+    /// Which lists of the server are being compared with what the client has.
+    pub(super) comparing: Comparing,
     pub(super) link: Option<Link>,
     /// What the server has no room for yet.
     pub(super) unsent: VecDeque<Unsent>,
@@ -117,6 +120,7 @@ impl<'a> Desk<'a> {
             asked: 0,
             own: 0,
             asking: HashMap::new(),
+            comparing: Comparing::default(),
             link: None,
             unsent: VecDeque::new(),
             lost: VecDeque::new(),

@@ -12,6 +12,7 @@
 //! | `client_side.rs` | what the client sent |
 //! | `server_side.rs` | what the server behind said |
 //! | `connect.rs` | reaching the server, and introducing the client again |
+//! | `lists.rs` | which lists of the server the client has, and whether they differ now |
 //! | `session_tools.rs` | reconnect tokens in results, and the tool that takes them |
 //! | `questions.rs` | what the server asks the client |
 //! | `waiting.rs` | results that no client has fetched |
@@ -22,6 +23,7 @@ mod book;
 mod client_side;
 mod connect;
 mod desk;
+mod lists;
 mod pending;
 mod questions;
 mod rerun;

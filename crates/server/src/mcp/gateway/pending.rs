@@ -123,6 +123,11 @@ impl Requests {
         }
     }
 
+    /// The one that there is, if there is one.
+    pub(super) fn only(&self) -> Option<InSeq> {
+        self.0.keys().next().copied().filter(|_| self.0.len() == 1)
+    }
+
     /// Their entries, oldest first.
     pub(super) fn entries(&self) -> Vec<InSeq> {
         self.0.keys().copied().collect()
@@ -134,11 +139,12 @@ impl Requests {
     }
 
     /// The stream that a message of the server belongs to, which may have come on the stream of one
-    /// request; nothing if it is for the general stream.
+    /// request; nothing if it belongs to none. Whose progress it reports counts before who can be told.
     pub(super) fn stream_of(&self, message: &Message, during: Option<u64>) -> Option<StreamName> {
         let named = during.and_then(|number| self.0.get(&InSeq::new(number)));
         let only = || self.audible().next().filter(|_| self.audible().count() == 1);
-        let found = named.or_else(only).or_else(|| self.by_token(message).map(|(_, found)| found));
+        let reported = || self.by_token(message).map(|(_, found)| found);
+        let found = named.or_else(reported).or_else(only);
         found.map(|pending| pending.stream.clone())
     }
 
@@ -222,6 +228,20 @@ mod tests {
         assert_eq!(two.stream_of(&progress("9", "1"), None), None);
         assert_eq!(two.stream_of(&progress("9", "1"), Some(2)), stream(2));
         assert_eq!(two.newest_stream(), stream(2));
+    }
+
+    #[test]
+    fn progress_of_a_call_that_hears_nothing_is_not_anothers() {
+        let mut requests = requests(&["7"]);
+        let stream = StreamName::answers_only([2; 8]);
+        let message = requests.0[&InSeq::new(1)].message.clone();
+        let quiet = Pending {
+            token: Some(8.into()),
+            ..Pending::new(RequestId::number(2), stream.clone(), message)
+        };
+        requests.insert(InSeq::new(2), quiet);
+        assert_eq!(requests.stream_of(&progress("8", "1"), None), Some(stream));
+        assert_eq!(requests.stream_of(&progress("9", "1"), None), self::stream(1));
     }
 
     #[test]

@@ -30,10 +30,10 @@ impl Desk<'_> {
         message: &Message,
         during: Option<u64>,
     ) -> Result<(), Closing> {
+        let Some(stream) = self.stream_for(message, during) else { return Ok(()) };
         self.asked += 1;
         let id = format!("rejoin-{}-{}", self.term, self.asked);
         let text = message.with_id(&RequestId::text(&id));
-        let stream = self.stream_for(message, during);
         self.keeping.change().ask(Question { id: id.clone(), stream: stream.clone() });
         self.questions.insert(id, Asked { theirs, stream: stream.clone() });
         self.put(stream, &text).await

@@ -9,11 +9,9 @@ use rejoin_core::{InSeq, Seq};
 use rejoin_store::PageLimit;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use sha2::{Digest as _, Sha256};
 
 use super::connect::unavailable;
 use super::desk::{Closing, Desk};
-use super::pending::Pending;
 use super::server_side::PROGRESS;
 use crate::mcp::logged::Event;
 use crate::mcp::message::{Message, RpcError, code, read};
@@ -76,7 +74,7 @@ struct WentAway;
 const MOST_BROKEN: u8 = 3;
 
 /// Pages of a list that are read at most.
-const MOST_PAGES: usize = 100;
+pub(super) const MOST_PAGES: usize = 100;
 
 impl Desk<'_> {
     /// Runs a request again that may have been handed over before, or says that nobody knows.
@@ -203,31 +201,6 @@ fn only_reads(method: &str) -> bool {
     let named = ["initialize", "ping", "resources/read", "prompts/get", "completion/complete"];
     method.ends_with("/list") || named.contains(&method)
 }
-
-/// A digest of the list that the client has been given; nothing if it asked for something else, or for a
-/// later page.
-pub(super) fn list_digest(pending: &Pending, answer: &Message) -> Option<String> {
-    #[derive(Default, Deserialize)]
-    struct Page {
-        cursor: Option<String>,
-    }
-    let known = LISTS.iter().any(|(method, _)| *method == pending.method());
-    let first = pending.message.read_params::<Page>().cursor.is_none();
-    (known && first).then(|| digest(answer)).flatten()
-}
-
-/// A digest of a result.
-pub(super) fn digest(answer: &Message) -> Option<String> {
-    let digest = Sha256::digest(answer.result()?.get());
-    Some(digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect())
-}
-
-/// The lists of a server, and what a client is told when one has changed.
-pub(super) const LISTS: [(&str, &str); 3] = [
-    ("tools/list", "notifications/tools/list_changed"),
-    ("prompts/list", "notifications/prompts/list_changed"),
-    ("resources/list", "notifications/resources/list_changed"),
-];
 
 #[cfg(test)]
 mod tests {

@@ -1,15 +1,16 @@
 //! What the server behind said.
 
 use rejoin_core::InSeq;
+use serde::Deserialize;
 
 use super::book::Handshake;
 use super::client_side::{CANCELLED, INITIALIZE};
 use super::connect::unavailable;
 use super::desk::{Closing, Desk};
 use super::pending::Pending;
-use super::rerun;
+use crate::mcp::garbled::{Meant, heard};
 use crate::mcp::logged::StreamName;
-use crate::mcp::message::{Kind, Message, RequestId, parse_all};
+use crate::mcp::message::{Kind, Message, RequestId, RpcError, code, error_response, read};
 use crate::mcp::upstream::{Heard, Unreachable};
 
 /// What a server says when it has come further with a request.
@@ -37,13 +38,21 @@ impl Desk<'_> {
     }
 
     async fn on_said(&mut self, text: &str, during: Option<u64>) -> Result<(), Closing> {
-        let Ok(messages) = parse_all(text) else {
-            // Many servers print something before they speak; nothing of it is repeated.
-            tracing::warn!(session = %self.session, "ignored what is no message of an MCP server");
-            return Ok(());
-        };
-        for message in messages {
-            self.on_message(message, during).await?;
+        for meant in heard(text) {
+            match meant {
+                Meant::Message(message) => self.on_message(message, during).await?,
+                Meant::Question(id) => {
+                    let error = RpcError::new(code::PARSE, "the question can't be read");
+                    self.tell_server(error_response(Some(&id), &error));
+                }
+                // Many servers print something before they speak; nothing of it is repeated.
+                Meant::Nothing => {
+                    tracing::warn!(session = %self.session, "ignored what is no message of an MCP server");
+                }
+            }
+        }
+        if std::mem::take(&mut self.comparing.when_heard) {
+            self.compare_lists();
         }
         Ok(())
     }
@@ -54,13 +63,29 @@ impl Desk<'_> {
         self.requests.get(in_seq).map(|_| in_seq)
     }
 
+    /// The request that an answer without an id is for. On the stream of a request it is that one. Elsewhere it
+    /// may answer anything, for there are servers that answer notifications; only if it says that it could not
+    /// read what it answers, and there is but one request that it can mean, is it taken for the answer to that.
+    fn entry_without_id(&self, message: &Message, during: Option<u64>) -> Option<InSeq> {
+        #[derive(Default, Deserialize)]
+        struct Error {
+            code: i64,
+        }
+        if let Some(number) = during {
+            return Some(InSeq::new(number));
+        }
+        let not_read = read::<Error>(message.error()).code == i64::from(code::PARSE);
+        let asks_more = !self.asking.is_empty() || self.comparing.is_under_way();
+        self.requests.only().filter(|_| not_read && !asks_more)
+    }
+
     pub(super) async fn on_message(
         &mut self,
         message: Message,
         during: Option<u64>,
     ) -> Result<(), Closing> {
         match message.kind().clone() {
-            Kind::Response { id, failed } => self.on_answer(id, failed, &message).await,
+            Kind::Response { id, failed } => self.on_answer(id, failed, &message, during).await,
             Kind::Request { id, .. } => self.on_question(id, &message, during).await,
             Kind::Notification { method } => {
                 let text = match &*method {
@@ -69,7 +94,7 @@ impl Desk<'_> {
                     _ => Some(message.text().to_owned()),
                 };
                 let Some(text) = text else { return Ok(()) };
-                let stream = self.stream_for(&message, during);
+                let Some(stream) = self.stream_for(&message, during) else { return Ok(()) };
                 self.say(stream, &text).await
             }
         }
@@ -80,12 +105,19 @@ impl Desk<'_> {
         id: Option<RequestId>,
         failed: bool,
         message: &Message,
+        during: Option<u64>,
     ) -> Result<(), Closing> {
-        let Some(id) = id else { return Ok(()) }; // it could not read what it answers
-        let in_seq = self.entry_of(&id);
+        let in_seq = match &id {
+            Some(id) => self.entry_of(id),
+            None => self.entry_without_id(message, during),
+        };
         let known = in_seq.and_then(|in_seq| Some((in_seq, self.requests.get(in_seq)?)));
         let Some((in_seq, pending)) = known else {
-            self.note_answer(&id, Ok(message.clone()));
+            let Some(id) = id else { return Ok(()) };
+            match self.comparing.take(&id) {
+                Some(asked) => self.on_page(asked, message).await?,
+                None => self.note_answer(&id, Ok(message.clone())),
+            }
             return Ok(());
         };
         let text = message.with_id(&pending.id);
@@ -108,25 +140,31 @@ impl Desk<'_> {
             self.keeping.change().handshake = Some(Handshake { params, result });
             self.note_theirs();
         }
-        if let Some(digest) = rerun::list_digest(pending, message) {
-            let known = self.keeping.book().lists.get(pending.method());
-            if known != Some(&digest) {
-                let method = pending.method().to_owned();
-                self.keeping.change().lists.insert(method, digest);
-            }
-        }
+        self.note_page(pending, message);
         self.note_set_up(pending);
     }
 
-    /// The stream that a message belongs to; it goes to the general one if nothing else is known, or to
-    /// the newest request if nobody reads that.
-    pub(super) fn stream_for(&self, message: &Message, during: Option<u64>) -> StreamName {
+    /// The stream that a message belongs to. One of answers carries nothing else: what comes during its request
+    /// is said where it can be heard. But progress is nobody else's, so if nobody reads the general stream there
+    /// is none.
+    pub(super) fn stream_for(&self, message: &Message, during: Option<u64>) -> Option<StreamName> {
         let general = StreamName::general();
-        let own = self.requests.stream_of(message, during);
-        own.or_else(|| match self.hub.is_read(&general) {
-            true => None,
-            false => self.requests.newest_stream(),
-        })
-        .unwrap_or(general)
+        match self.requests.stream_of(message, during) {
+            Some(own) if !own.is_answer_only() => Some(own),
+            Some(_) if message.method() == Some(PROGRESS) => {
+                Some(general).filter(|general| self.hub.is_read(general))
+            }
+            Some(_) | None => Some(self.stream_of_no_request()),
+        }
+    }
+
+    /// The stream for what belongs to no request: the general one, or the newest request's if nobody reads
+    /// that. There are clients that never open it.
+    pub(super) fn stream_of_no_request(&self) -> StreamName {
+        let general = StreamName::general();
+        match self.hub.is_read(&general) {
+            true => general,
+            false => self.requests.newest_stream().unwrap_or(general),
+        }
     }
 }

@@ -2,7 +2,8 @@
 //! the stream still owes an answer. A client gives it back to go on, and nothing else need be remembered of
 //! its streams.
 //!
-//! `<session>.<log>.<stream>.<seq>`, and for each request owed `.<entry>~<its id>`.
+//! `<session>.<log>.<stream>.<seq>`, and for each request owed `.<entry>~<its id>`. An event that stands in no log
+//! has the place of the one before it; what tells it from that is `.m<mark>` at the end, which says nothing else.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,6 +13,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::mcp::logged::StreamName;
 use crate::mcp::message::RequestId;
+use crate::random;
 
 /// Requests that a stream owes an answer: the entry, and the id that the client gave it.
 pub type Owed = BTreeMap<InSeq, RequestId>;
@@ -43,6 +45,32 @@ impl SessionTag {
     }
 }
 
+/// What tells an event that stands in no log from all others at its place.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark(u64);
+
+impl Mark {
+    /// One that nobody else has. Without random bytes, which a server can't begin a stream without, all are the
+    /// same.
+    pub(super) fn new() -> Self {
+        Self(u64::from_be_bytes(random::bytes().unwrap_or_default()))
+    }
+
+    fn is_one(part: &str) -> bool {
+        let hex = part.strip_prefix(MARK);
+        hex.is_some_and(|hex| u64::from_str_radix(hex, 16).is_ok())
+    }
+}
+
+/// What a mark begins with.
+const MARK: char = 'm';
+
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{MARK}{:x}", self.0)
+    }
+}
+
 /// The longest id of a request that is repeated in an event's id. The answer to one with a longer id is found all
 /// the same; only that it is gone can't be said.
 const LONGEST_REPEATED: usize = 512;
@@ -68,7 +96,8 @@ impl fmt::Display for EventId {
 impl EventId {
     /// What a client gave back; nothing if it can't be one of ours.
     pub fn parse(text: &str) -> Option<Self> {
-        let mut parts = text.split('.');
+        let unmarked = text.rsplit_once('.').filter(|(_, last)| Mark::is_one(last));
+        let mut parts = unmarked.map_or(text, |(place, _)| place).split('.');
         let session = u32::from_str_radix(parts.next()?, 16).ok()?;
         let log = LogId::new(u64::from_str_radix(parts.next()?, 16).ok()?);
         let stream = StreamName::parse(parts.next()?)?;
@@ -128,8 +157,18 @@ mod tests {
     }
 
     #[test]
+    fn an_id_with_a_mark_says_the_same_place() {
+        let place = "00000000.9.g.1.4~37";
+        let marks = [Mark::new(), Mark::new()].map(|mark| format!("{place}.{mark}"));
+        assert_ne!(marks[0], marks[1]);
+        for marked in marks {
+            assert_eq!(EventId::parse(&marked), EventId::parse(place), "{marked}");
+        }
+    }
+
+    #[test]
     fn what_is_none_of_ours_is_not_read() {
-        for text in ["", "1", "a.b.c.d", "00000000.9.g.x", "00000000.9.g.1.4~zz"] {
+        for text in ["", "1", "a.b.c.d", "00000000.9.g.x", "00000000.9.g.1.4~zz", "0.9.g.1.mx"] {
             assert_eq!(EventId::parse(text), None, "{text}");
         }
     }

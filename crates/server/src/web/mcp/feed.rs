@@ -11,10 +11,10 @@ use rejoin_store::{PageLimit, Unavailable};
 use tokio::sync::watch as changes;
 use tokio::time::timeout;
 
-use super::event_id::{EventId, Owed, SessionTag};
+use super::event_id::{EventId, Mark, Owed, SessionTag};
 use super::failure::{result_evicted, session_left, session_over};
 use crate::mcp::logged::{Event, StreamName, is_answered};
-use crate::mcp::message::{error_response, notification};
+use crate::mcp::message::{RpcError, error_response, notification};
 use crate::mcp::{Hub, Present, Reading};
 use crate::service::Phase;
 use crate::sessions::Sessions;
@@ -179,9 +179,10 @@ impl Feed {
         self
     }
 
-    /// The id of the place where the stream stands.
+    /// An id of the place where the stream stands, for an event that stands in no log. No other event of the
+    /// session has it: the stream may have stood here before.
     pub fn place(&self) -> String {
-        self.id_at(self.cursor)
+        format!("{}.{}", self.id_at(self.cursor), Mark::new())
     }
 
     /// Whether every request of it is answered.
@@ -272,7 +273,7 @@ impl Feed {
             (self.suspects_loss, self.told) = (true, oldest);
         }
         let tell = self.stream.is_whole() && std::mem::take(&mut self.suspects_loss);
-        tell.then(|| (self.id_at(self.cursor), gap_notice()))
+        tell.then(|| (self.place(), gap_notice()))
     }
 
     /// The messages that are for this stream.
@@ -333,11 +334,20 @@ impl Feed {
             return Vec::new(); // an answer may have come that is not read yet
         }
         self.suspects_loss = false;
-        let lost: Vec<_> = self.owed.extract_if(.., |n, _| settled.contains(n)).collect();
         let error = if self.moved { session_left() } else { result_evicted() };
-        lost.into_iter()
-            .map(|(_, id)| (self.id_at(self.cursor), error_response(Some(&id), &error)))
-            .collect()
+        self.answer_all(settled, &error)
+    }
+
+    /// Answers requests that are owed. The id of each answer lists those that come after it: the connection
+    /// may break between them.
+    fn answer_all(&mut self, requests: BTreeSet<InSeq>, error: &RpcError) -> Vec<(String, String)> {
+        let mut answers = Vec::new();
+        for in_seq in requests {
+            if let Some(id) = self.owed.remove(&in_seq) {
+                answers.push((self.id_at(self.cursor), error_response(Some(&id), error)));
+            }
+        }
+        answers
     }
 
     /// Requests that are dealt with, of those whose answer is owed.
@@ -357,15 +367,12 @@ impl Feed {
 
     /// The session has ended: whatever is owed is answered so.
     fn session_over(&mut self) -> Next {
-        let owed = std::mem::take(&mut self.owed);
         self.ends = true;
-        if owed.is_empty() {
+        if self.owed.is_empty() {
             return Next::End;
         }
-        let error = session_over();
-        let place = self.id_at(self.cursor);
-        let answers = owed.values().map(|id| (place.clone(), error_response(Some(id), &error)));
-        Next::Messages(answers.collect())
+        let owed = self.owed.keys().copied().collect();
+        Next::Messages(self.answer_all(owed, &session_over()))
     }
 
     /// Waits until there may be something, or the stream has to say something without.

@@ -161,8 +161,9 @@ impl Call<'_> {
         if self.accepts.events {
             let retry = self.front.settings.mcp.retry;
             let priming = self.primed.then(|| sse::priming(&feed, retry));
-            let refused: Vec<_> = refused.into_iter().map(|text| (feed.place(), text)).collect();
-            let first = (!refused.is_empty()).then_some(Next::Messages(refused));
+            // In one event, for nobody remembers them: no connection can break between them.
+            let first = (!refused.is_empty()).then(|| vec![(feed.place(), together(refused))]);
+            let first = first.map(Next::Messages);
             return Ok(sse::respond(feed, priming, first));
         }
         answer_as_json(feed, refused, self.batch).await
@@ -273,8 +274,13 @@ async fn answer_as_json(
         (false, Some(answer)) => answer,
         (true, Some(last)) => {
             answers.push(last);
-            format!("[{}]", answers.join(","))
+            together(answers)
         }
     };
     Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
+}
+
+/// Messages as a batch.
+fn together(messages: Vec<String>) -> String {
+    format!("[{}]", messages.join(","))
 }

@@ -11,7 +11,8 @@ use tokio::time::timeout;
 use super::refusal::{self, Refusal};
 use super::stream::{Next, Place, Stream, is_stream};
 use super::talk::{Ended, Talk, Undelivered};
-use crate::mcp::message::{Message, RequestId, RpcError, code, error_response, parse_all};
+use crate::mcp::garbled::{Meant, heard};
+use crate::mcp::message::{Message, RequestId, RpcError, code, error_response};
 use crate::mcp::upstream::Heard;
 use crate::outward::NoAnswer;
 
@@ -162,9 +163,11 @@ impl Call {
 
     /// Passes on what the server said; says whether the answer was in it.
     async fn pass_on(&self, text: String) -> bool {
-        let messages = parse_all(&text).unwrap_or_default();
-        let answer = messages.iter().find(|message| message.answers(&self.id));
-        if let Some(answer) = answer
+        let answer = heard(&text).into_iter().find_map(|meant| match meant {
+            Meant::Message(message) if message.answers(&self.id) => Some(message),
+            Meant::Message(_) | Meant::Question(_) | Meant::Nothing => None,
+        });
+        if let Some(answer) = &answer
             && self.begins()
         {
             self.talk.note_revision(answer);

@@ -23,13 +23,13 @@ pub(super) const TASKS: &str = "io.modelcontextprotocol/tasks";
 pub(super) const METHOD_HEADER: &str = "mcp-method";
 pub(super) const NAME_HEADER: &str = "mcp-name";
 
+pub(super) use crate::mcp::message::code::INTERNAL;
+
 /// Headers do not say what the body does.
 pub(super) const HEADER_MISMATCH: i32 = -32020;
 /// The client has not declared what the request needs.
 pub(super) const MISSING_CAPABILITY: i32 = -32021;
 /// There is no such revision here.
 pub(super) const UNSUPPORTED_VERSION: i32 = -32022;
-/// Something went wrong that is nobody's fault but the server's.
-pub(super) const INTERNAL: i32 = -32603;
 /// What older revisions say of a resource that is not there; this one says "invalid params".
 pub(super) const RESOURCE_NOT_FOUND: i32 = -32002;
