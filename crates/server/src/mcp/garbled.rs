@@ -4,7 +4,8 @@
 
 use serde_json::Value;
 
-use super::message::{Message, NoMessage, RequestId, RpcError, code, error_response};
+use super::message::{Message, NoMessage, RequestId};
+use super::own_words::{RpcError, code, error_response};
 
 /// What a server meant.
 #[derive(Debug)]

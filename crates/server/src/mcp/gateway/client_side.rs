@@ -8,7 +8,8 @@ use super::desk::{Closing, Desk};
 use super::pending::Pending;
 use super::unsent::Unsent;
 use crate::mcp::logged::Entry;
-use crate::mcp::message::{Kind, Message, RequestId, RpcError, code};
+use crate::mcp::message::{Kind, Message, RequestId};
+use crate::mcp::own_words::{RpcError, code};
 
 /// The request with which a client introduces itself.
 pub(super) const INITIALIZE: &str = "initialize";

@@ -13,7 +13,8 @@ use super::client_side::{INITIALIZE, INITIALIZED};
 use super::desk::{Closing, Desk};
 use super::unsent::{Exchange, exchange};
 use crate::agent::stopped;
-use crate::mcp::message::{Kind, Message, RequestId, RpcError, code, notification, request};
+use crate::mcp::message::{Kind, Message, RequestId};
+use crate::mcp::own_words::{RpcError, code, notification, request};
 use crate::mcp::upstream::{Before, Link, Unreachable, WAITS};
 
 /// How long a server may take to answer a question of ours. Some are downloaded when they are started.

@@ -23,7 +23,8 @@ use crate::child::places::Place;
 use crate::error::PublishError;
 use crate::mcp::hub::{Hub, Present};
 use crate::mcp::logged::{Event, Notes, StreamName};
-use crate::mcp::message::{Message, RequestId, RpcError, error_response};
+use crate::mcp::message::{Message, RequestId};
+use crate::mcp::own_words::{RpcError, error_response};
 use crate::mcp::upstream::{Heard, Link, Unreachable};
 use crate::shared::Shared;
 

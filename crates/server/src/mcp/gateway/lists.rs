@@ -15,7 +15,8 @@ use super::desk::{Closing, Desk};
 use super::pending::Pending;
 use super::rerun::MOST_PAGES;
 use crate::mcp::logged::StreamName;
-use crate::mcp::message::{Message, RequestId, notification, read, request, splice};
+use crate::mcp::message::{Message, RequestId, read, splice};
+use crate::mcp::own_words::{notification, request};
 
 /// A list of a server, and what a client is told when it has changed.
 #[derive(Clone, Copy, Debug)]

@@ -8,7 +8,8 @@ use super::book::Question;
 use super::client_side::CANCELLED;
 use super::desk::{Closing, Desk};
 use crate::mcp::logged::{Entry, StreamName};
-use crate::mcp::message::{Kind, Message, RequestId, notification};
+use crate::mcp::message::{Kind, Message, RequestId};
+use crate::mcp::own_words::notification;
 
 /// Entries that are looked through for requests under way.
 const MOST_LOOKED_AT: usize = 1_000;

@@ -14,7 +14,8 @@ use super::connect::unavailable;
 use super::desk::{Closing, Desk};
 use super::server_side::PROGRESS;
 use crate::mcp::logged::Event;
-use crate::mcp::message::{Message, RpcError, code, read};
+use crate::mcp::message::{Message, read};
+use crate::mcp::own_words::{RpcError, code};
 use crate::mcp::upstream::Unreachable;
 
 /// How often a request is handed over again.

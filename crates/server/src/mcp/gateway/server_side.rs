@@ -10,7 +10,8 @@ use super::desk::{Closing, Desk};
 use super::pending::Pending;
 use crate::mcp::garbled::{Meant, heard};
 use crate::mcp::logged::StreamName;
-use crate::mcp::message::{Kind, Message, RequestId, RpcError, code, error_response, read};
+use crate::mcp::message::{Kind, Message, RequestId, read};
+use crate::mcp::own_words::{RpcError, code, error_response};
 use crate::mcp::upstream::{Heard, Unreachable};
 
 /// What a server says when it has come further with a request.

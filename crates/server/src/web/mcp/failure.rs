@@ -7,7 +7,8 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
-use crate::mcp::message::{RequestId, RpcError, code, error_response};
+use crate::mcp::message::RequestId;
+use crate::mcp::own_words::{RpcError, code, error_response};
 use crate::service::Denial;
 
 /// A failure on its way to a client.

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::event_id::{EventId, Mark, Owed, SessionTag};
 use super::failure::{result_evicted, session_left, session_over};
 use crate::mcp::logged::{Event, StreamName, is_answered};
-use crate::mcp::message::{RpcError, error_response, notification};
+use crate::mcp::own_words::{RpcError, error_response, notification};
 use crate::mcp::{Hub, Present, Reading};
 use crate::service::Phase;
 use crate::sessions::Sessions;

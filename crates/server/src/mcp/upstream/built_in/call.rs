@@ -11,7 +11,8 @@ use tokio::time::sleep;
 
 use super::tools::Tool;
 use super::{Level, Memory, Voice};
-use crate::mcp::message::{Message, RpcError, code, read};
+use crate::mcp::message::{Message, read};
+use crate::mcp::own_words::{RpcError, code};
 
 /// The longest that one step may take.
 pub(super) const LONGEST_MS: u64 = 60 * 60 * 1000;

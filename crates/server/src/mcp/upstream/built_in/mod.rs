@@ -19,7 +19,8 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use self::call::Call;
 use super::{Heard, Link, Theirs, WAITING};
-use crate::mcp::message::{Kind, Message, RequestId, RpcError, code, error_response, notification};
+use crate::mcp::message::{Kind, Message, RequestId};
+use crate::mcp::own_words::{RpcError, code, error_response, notification};
 use crate::mcp::{NEWEST_REVISION, REVISIONS};
 
 /// Starts a server for one session.

@@ -12,7 +12,8 @@ use super::refusal::{self, Refusal};
 use super::stream::{Next, Place, Stream, is_stream};
 use super::talk::{Ended, Talk, Undelivered};
 use crate::mcp::garbled::{Meant, heard};
-use crate::mcp::message::{Message, RequestId, RpcError, code, error_response};
+use crate::mcp::message::{Message, RequestId};
+use crate::mcp::own_words::{RpcError, code, error_response};
 use crate::mcp::upstream::Heard;
 use crate::outward::NoAnswer;
 

@@ -5,7 +5,8 @@ use hyper::body::Incoming;
 use hyper::{Response, StatusCode};
 
 use super::talk::Talk;
-use crate::mcp::message::{Message, RpcError, code};
+use crate::mcp::message::Message;
+use crate::mcp::own_words::{RpcError, code};
 
 /// What is read of an answer that is no success.
 const READ: usize = 64 * 1024;

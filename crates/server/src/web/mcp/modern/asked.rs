@@ -12,7 +12,8 @@ use sha2::{Digest as _, Sha256};
 use super::failure::refuse;
 use super::headers;
 use super::wire::{TASKS, meta};
-use crate::mcp::message::{Kind, Message, RequestId, code, read, request};
+use crate::mcp::message::{Kind, Message, RequestId, read};
+use crate::mcp::own_words::{code, request};
 use crate::web::mcp::McpFailure;
 
 /// The members of an object, in their order, as they were written.

@@ -8,7 +8,8 @@ use serde_json::json;
 
 use super::failure::denied;
 use crate::mcp::logged::StreamName;
-use crate::mcp::message::{Message, RequestId, notification};
+use crate::mcp::message::{Message, RequestId};
+use crate::mcp::own_words::notification;
 use crate::random;
 use crate::service::Denial;
 use crate::sessions::Sessions;

@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 use serde_json::{Value, json};
 
 use super::wire::{HEADER_MISMATCH, INTERNAL, MISSING_CAPABILITY, UNSUPPORTED_VERSION};
-use crate::mcp::message::{RpcError, code};
+use crate::mcp::own_words::{RpcError, code};
 use crate::service::Denial;
 use crate::web::mcp::McpFailure;
 

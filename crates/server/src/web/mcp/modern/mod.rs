@@ -48,7 +48,8 @@ use self::run::Run;
 use super::PROTOCOL_VERSION;
 use super::request::{Accepts, Client};
 use crate::mcp::REVISIONS;
-use crate::mcp::message::{Kind, Message, RpcError, code};
+use crate::mcp::message::{Kind, Message};
+use crate::mcp::own_words::{RpcError, code};
 use crate::web::Front;
 use crate::web::mcp::McpFailure;
 

@@ -11,7 +11,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::asked::{Asked, object};
 use super::execution::tell;
-use crate::mcp::message::{Kind, Message, RequestId, RpcError, error_response};
+use crate::mcp::message::{Kind, Message, RequestId};
+use crate::mcp::own_words::{RpcError, error_response};
 use crate::service::Denial;
 use crate::sessions::Sessions;
 
@@ -197,7 +198,7 @@ fn asks_the_same(one: &str, other: &str) -> bool {
 pub(super) fn nobody_to_ask() -> RpcError {
     let sentence = "the client of this request can't answer that";
     let data = Some(json!({ "reason": "client_capability" }));
-    RpcError { data, ..RpcError::new(crate::mcp::message::code::METHOD_NOT_FOUND, sentence) }
+    RpcError { data, ..RpcError::new(crate::mcp::own_words::code::METHOD_NOT_FOUND, sentence) }
 }
 
 #[cfg(test)]

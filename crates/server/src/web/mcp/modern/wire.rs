@@ -23,7 +23,7 @@ pub(super) const TASKS: &str = "io.modelcontextprotocol/tasks";
 pub(super) const METHOD_HEADER: &str = "mcp-method";
 pub(super) const NAME_HEADER: &str = "mcp-name";
 
-pub(super) use crate::mcp::message::code::INTERNAL;
+pub(super) use crate::mcp::own_words::code::INTERNAL;
 
 /// Headers do not say what the body does.
 pub(super) const HEADER_MISMATCH: i32 = -32020;
