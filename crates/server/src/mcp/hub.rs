@@ -15,7 +15,7 @@ use rejoin_core::record::{Record, Transport};
 use rejoin_core::session::{LeaveReason, Tell};
 use rejoin_core::{InSeq, Seq, SessionId};
 use rejoin_store::{Store, Unavailable};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, RwLock, RwLockReadGuard, RwLockWriteGuard, watch};
 
 use super::Book;
 use super::fetched::Fetched;
@@ -45,6 +45,9 @@ pub struct Hub {
     state: Mutex<State>,
     /// Held while the attachment is made, so that one is made at a time.
     attaching: tokio::sync::Mutex<()>,
+    /// Messages come in through it. It is shut while the client goes over to another session: what comes behind that
+    /// is for the other one.
+    door: RwLock<()>,
     /// Woken when the last one who was present may have gone.
     gone: Notify,
     /// Counts how often the connections were cut.
@@ -99,6 +102,7 @@ impl Hubs {
             session: session.clone(),
             state: Mutex::default(),
             attaching: tokio::sync::Mutex::default(),
+            door: RwLock::default(),
             gone: Notify::new(),
             cuts: watch::Sender::new(0),
             revision: OnceLock::new(),
@@ -197,6 +201,16 @@ impl Hub {
             };
             tokio::spawn(keep(Arc::clone(self), attachment, number));
         }
+    }
+
+    /// Lets a message in, once the door is open.
+    pub(crate) async fn go_through(&self) -> RwLockReadGuard<'_, ()> {
+        self.door.read().await
+    }
+
+    /// Lets no message in meanwhile.
+    pub(crate) async fn shut(&self) -> RwLockWriteGuard<'_, ()> {
+        self.door.write().await
     }
 
     /// Takes a stream over from whoever reads it.

@@ -154,6 +154,11 @@ impl Stream {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
+    /// Waits until the next one has begun to come; it may be long.
+    pub async fn until_it_begins(&mut self) {
+        assert!(!soon(self.socket.fill_buf()).await.unwrap().is_empty(), "an event, not the end");
+    }
+
     /// The next one, comments included; nothing at the end.
     pub async fn next_or_comment(&mut self) -> Option<SentEvent> {
         let mut event = SentEvent::default();

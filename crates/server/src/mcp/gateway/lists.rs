@@ -38,8 +38,9 @@ pub(super) struct Comparing {
     pub(super) when_heard: bool,
     /// Pages that the server was asked for.
     asked: HashMap<RequestId, Asked>,
-    /// What the client is to be told when it makes the next request: it read no stream when that was known.
-    untold: Vec<&'static str>,
+    /// Lists of which the client is to be told when it makes the next request, because it read no stream when they
+    /// were found to differ, and what they are. The book says so when it was told.
+    untold: Vec<(List, Pages)>,
 }
 
 /// A page that the server was asked for.
@@ -81,8 +82,9 @@ impl Desk<'_> {
             None => Some(0),
         };
         if at.is_some_and(|at| pages.put(at, Page::of(result).0)) {
-            self.keeping.change().lists.insert(list.method.to_owned(), pages.to_string());
+            self.note_pages(list, &pages);
         }
+        self.comparing.untold.retain(|(untold, _)| untold.method != list.method); // it knows by now
     }
 
     /// Asks for the lists that the client has been given, to tell it which of them differ.
@@ -118,11 +120,15 @@ impl Desk<'_> {
             return Ok(());
         }
         pages.put(at, page);
-        self.keeping.change().lists.insert(list.method.to_owned(), pages.to_string());
-        if !self.client_hears() {
-            self.comparing.untold.push(list.changed);
+        match self.client_hears() {
+            true => self.note_pages(&list, &pages),
+            false => self.comparing.untold.push((list, pages)),
         }
         self.tell_changed(list.changed).await
+    }
+
+    fn note_pages(&mut self, list: &List, pages: &Pages) {
+        self.keeping.change().lists.insert(list.method.to_owned(), pages.to_string());
     }
 
     /// Tells a client that makes a request what it could not be told before.
@@ -130,8 +136,9 @@ impl Desk<'_> {
         if self.comparing.untold.is_empty() || !self.client_hears() {
             return Ok(());
         }
-        for changed in std::mem::take(&mut self.comparing.untold) {
-            self.tell_changed(changed).await?;
+        for (list, pages) in std::mem::take(&mut self.comparing.untold) {
+            self.note_pages(&list, &pages);
+            self.tell_changed(list.changed).await?;
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 //! `reconnect_session`, with which a client that lost its session id goes over to the session it had.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use rejoin_core::codes::Reason;
 use rejoin_core::page::Body;
@@ -165,6 +166,8 @@ impl Desk<'_> {
             true => Transport::Sse,
             false => Transport::StreamableHttp,
         };
+        let hub = Arc::clone(&self.hub);
+        let _shut = hub.shut().await; // nothing comes between looking for other requests and the end
         let went = self.renew(in_seq, arguments, transport, from).await;
         let to = went.as_ref().map_or(&self.session, |(record, _)| record.id()).clone();
         let body = self.our_answer(in_seq, &id, &stream, &to, &went);
@@ -172,7 +175,7 @@ impl Desk<'_> {
             return self.conclude(in_seq, body).await;
         }
         if self.go_over(&to, body).await {
-            return Ok(());
+            return Err(Closing::Told); // this session has no work any more
         }
         let body = self.our_answer(in_seq, &id, &stream, &self.session, &Err(TOOL_ERROR));
         self.conclude(in_seq, body).await

@@ -37,6 +37,11 @@ impl McpFailure {
         self
     }
 
+    /// Whether there is no such session, or no more.
+    pub(super) fn is_gone(&self) -> bool {
+        self.status == StatusCode::NOT_FOUND
+    }
+
     /// It answers this request.
     pub(super) fn answering(mut self, id: Option<&RequestId>) -> Self {
         self.id = id.cloned();

@@ -80,8 +80,11 @@ pub struct Feed {
     ends: bool,
     /// Whether something that it should carry may be gone from the log.
     suspects_loss: bool,
-    /// Whether what it owes was asked in a session that its client has left for this one.
+    /// Whether what it owes was asked in a session that its client has left for this one. The ids of its events go
+    /// on to name that one: the entries that they list are of it.
     moved: bool,
+    /// Answers that were sent and that nobody is known to have taken.
+    sent: Vec<Seq>,
     /// What was the oldest event without a hole when the client was last told that something is gone.
     told: Seq,
     /// The head when it began. What lies after that is sent once more to a client that comes back without
@@ -160,6 +163,7 @@ impl Feed {
             ends,
             suspects_loss,
             moved: false,
+            sent: Vec::new(),
             told: Seq::ZERO,
             watch,
             present,
@@ -174,8 +178,8 @@ impl Feed {
 
     /// What it owes was asked in a session that its client has left for this one: it is answered here by now, or
     /// never.
-    pub(crate) fn moved(mut self) -> Self {
-        (self.moved, self.suspects_loss) = (true, true);
+    pub(crate) fn moved_from(mut self, session: SessionTag) -> Self {
+        (self.tag, self.moved, self.suspects_loss) = (session, true, true);
         self
     }
 
@@ -207,7 +211,10 @@ impl Feed {
     }
 
     /// Whoever asks for more has taken what was there before.
-    async fn note_taken(&mut self) {
+    pub(super) async fn note_taken(&mut self) {
+        for seq in self.sent.drain(..) {
+            self.streams.sessions.hubs().fetched.note(&self.session, seq);
+        }
         if let Some(since) = self.since.take_if(|since| *since <= self.cursor) {
             self.hub().has_all_up_to(since).await;
         }
@@ -281,7 +288,7 @@ impl Feed {
         let mut messages = Vec::new();
         for event in events {
             self.cursor = event.seq;
-            let taken = Event::from_body(&event.body).filter(|e| self.stream.carries(&e.stream));
+            let taken = Event::from_body(&event.body).filter(|event| self.carries(event));
             if let Some(taken) = taken {
                 self.note_answer(&taken, event.seq);
                 let message = taken.message.map(|text| (self.id_at(event.seq), text.to_owned()));
@@ -294,13 +301,20 @@ impl Feed {
         messages
     }
 
-    /// An answer is owed no more, and fetched.
+    /// Whether an event is for this stream. Where it stood in the log of a session that its client has left says
+    /// nothing about this one's: what it has of that is what it does not owe.
+    fn carries(&self, event: &Event<'_>) -> bool {
+        let had = |in_seq| self.moved && self.ends && !self.owed.contains_key(&in_seq);
+        self.stream.carries(&event.stream) && !event.answers.is_some_and(had)
+    }
+
+    /// An answer is owed no more. That it was fetched is known when more is asked for.
     fn note_answer(&mut self, event: &Event<'_>, seq: Seq) {
         let Some(in_seq) = event.answers else { return };
         self.owed.remove(&in_seq);
         let asked_for_later = event.request.is_some() || !event.notes.repeats.is_empty();
         if self.streams.notes_fetched && asked_for_later {
-            self.streams.sessions.hubs().fetched.note(&self.session, seq);
+            self.sent.push(seq);
         }
     }
 
@@ -318,8 +332,10 @@ impl Feed {
             false => (Transport::StreamableHttp, record.oldest.previous()),
         };
         self.present = hub.enter(sessions, &record, transport, false).await;
-        self.since = self.stream.is_whole().then_some(record.head);
-        (self.tag, self.log) = (SessionTag::of(&to), record.log);
+        self.since = self.stream.is_whole().then_some(cursor);
+        if !self.ends {
+            (self.tag, self.log) = (SessionTag::of(&to), record.log);
+        }
         (self.session, self.cursor) = (to, cursor);
         (self.moved, self.suspects_loss) = (true, !self.stream.is_whole());
         true

@@ -10,7 +10,7 @@ use rejoin_core::{Seq, SessionId};
 
 use super::event_id::{EventId, Owed, SessionTag};
 use super::feed::{Beginning, Feed, Next};
-use super::request::{Accepts, Client, named_session, not_acceptable};
+use super::request::{Accepts, Client, named_session, not_acceptable, revision};
 use super::{McpFailure, OVER, modern, sse};
 use crate::mcp::is_primed;
 use crate::mcp::logged::StreamName;
@@ -33,7 +33,7 @@ pub(super) async fn get(
         None => open(&client, &front, &headers).await,
         Some(given) => {
             let id = named_session(&headers)?;
-            let resuming = resume(&client.visitor, &front, &id, given);
+            let resuming = resume(&client.visitor, &front, &headers, &id, given);
             Ok(front.service.come_back(&client.visitor, &id, resuming).await?)
         }
     }
@@ -55,7 +55,7 @@ async fn open(
     let (owed, suspects_loss, ends) = (Owed::new(), false, false);
     let beginning = Beginning { stream, cursor, owed, ends, suspects_loss, present, watch };
     let feed = Feed::begin(front, &record, beginning).until(client.visitor.caller.until);
-    let priming = priming(front, &record, &feed).await?;
+    let priming = priming(front, headers, &named_session(headers)?, &record, &feed).await?;
     Ok(sse::respond(feed, priming, None))
 }
 
@@ -63,6 +63,7 @@ async fn open(
 async fn resume(
     visitor: &Visitor,
     front: &Arc<Front>,
+    headers: &HeaderMap,
     id: &SessionId,
     given: &HeaderValue,
 ) -> Result<Response, Denial> {
@@ -82,8 +83,8 @@ async fn resume(
     let cursor = seq.min(record.head);
     let beginning = Beginning { stream, cursor, owed, ends, suspects_loss: true, present, watch };
     let feed = Feed::begin(front, &record, beginning).until(visitor.caller.until);
-    let mut feed = if moved { feed.moved() } else { feed };
-    let priming = priming(front, &record, &feed).await?;
+    let mut feed = if moved { feed.moved_from(session) } else { feed };
+    let priming = priming(front, headers, id, &record, &feed).await?;
     let first = feed.look().await;
     front.service.count_stream_return(&record, replayed(first.as_ref()), 0);
     // A stream that ends without a word would make its client ask again and again.
@@ -94,12 +95,16 @@ async fn resume(
 }
 
 /// The event with which a stream begins, where the revision has that.
-async fn priming(front: &Front, record: &Record, feed: &Feed) -> Result<Option<String>, Denial> {
-    let sessions = front.service.sessions();
-    let hub = sessions.hubs().of(record.id());
-    let revision = hub.revision(&**sessions.store()).await?;
+async fn priming(
+    front: &Front,
+    headers: &HeaderMap,
+    named: &SessionId,
+    record: &Record,
+    feed: &Feed,
+) -> Result<Option<String>, Denial> {
+    let revision = revision(front, headers, named, record).await?;
     let retry = front.settings.mcp.retry;
-    Ok(revision.is_some_and(is_primed).then(|| sse::priming(feed, retry)))
+    Ok(revision.as_deref().is_some_and(is_primed).then(|| sse::priming(feed, retry)))
 }
 
 /// How many messages a stream goes on with.

@@ -17,7 +17,9 @@ use serde_json::value::RawValue;
 
 use super::event_id::Owed;
 use super::feed::{Beginning, Feed, Next};
-use super::request::{Accepts, Client, messages, not_acceptable, not_read};
+use super::request::{
+    Accepts, Client, messages, named_session, not_acceptable, not_read, revision,
+};
 use super::{McpFailure, OVER, SESSION_ID, modern, sse};
 use crate::mcp::logged::{Entry, StreamName};
 use crate::mcp::message::{Kind, Message, RequestId, read};
@@ -60,14 +62,36 @@ pub(super) async fn post(
         return initialize(&client, &front, &headers, accepts, messages).await;
     }
     let record = client.session(&front, &headers).await?;
-    let hub = front.service.sessions().hubs().of(record.id());
-    let revision = hub.revision(&**front.service.sessions().store()).await.map_err(Denial::from)?;
-    if batch && revision != Some(WITH_BATCHES) {
+    let had = record.id().clone();
+    match take(&client, &front, &headers, accepts, record, (messages, batch)).await {
+        Err(failure) if failure.is_gone() => {
+            let record = client.session(&front, &headers).await?;
+            if *record.id() == had {
+                return Err(failure);
+            }
+            // Its client has just gone over to another one: the id names that now.
+            let messages = self::messages(&headers, &body)?;
+            take(&client, &front, &headers, accepts, record, messages).await
+        }
+        taken => taken,
+    }
+}
+
+/// Takes messages, which may be a batch, for a session that goes on.
+async fn take(
+    client: &Client,
+    front: &Arc<Front>,
+    headers: &HeaderMap,
+    accepts: Accepts,
+    record: Record,
+    (messages, batch): (Vec<Message>, bool),
+) -> Result<Response, McpFailure> {
+    let revision = revision(front, headers, &named_session(headers)?, &record).await?;
+    if batch && revision.as_deref() != Some(WITH_BATCHES) {
         return Err(McpFailure::bad("batches are of revision 2025-03-26 only"));
     }
-    let primed = revision.is_some_and(is_primed);
-    let call = Call { front: &front, client: &client, record, accepts, batch, primed };
-    call.take(messages).await
+    let primed = revision.as_deref().is_some_and(is_primed);
+    Call { front, client, record, accepts, batch, primed }.take(messages).await
 }
 
 /// A session begins: it is stored, and the server behind is asked.
@@ -239,6 +263,8 @@ pub(super) async fn enter(
     let (process, stream) = (sessions.process().clone(), stream.clone());
     let from = from.filter(|_| uses_token(&message));
     let body = Entry { process, stream, from, message }.to_body();
+    let hub = sessions.hubs().of(session);
+    let _open = hub.go_through().await;
     Ok(sessions.send(session, EntryKind::Message, None, body).await?.in_seq)
 }
 
@@ -270,6 +296,7 @@ async fn answer_as_json(
             Next::Replaced | Next::End => return Err(interrupted()),
         }
     }
+    feed.note_taken().await; // as far as can be known of an answer in one piece
     let body = match (batch, answers.pop()) {
         (_, None) => return Ok(StatusCode::ACCEPTED.into_response()), // it was cancelled
         (false, Some(answer)) => answer,

@@ -13,9 +13,9 @@ use rejoin_core::record::Record;
 
 use super::post::request_id;
 use super::{McpFailure, OVER, PROTOCOL_VERSION, SESSION_ID};
-use crate::mcp::REVISIONS;
 use crate::mcp::message::{Message, NoMessage, RequestId};
 use crate::mcp::own_words::{RpcError, code};
+use crate::mcp::{REVISIONS, WITH_BATCHES};
 use crate::service::{Denial, Visitor};
 use crate::web::Front;
 use crate::web::answer::Failure;
@@ -67,6 +67,23 @@ pub(super) fn named_session(headers: &HeaderMap) -> Result<SessionId, McpFailure
     })?;
     check_revision(headers)?;
     Ok(SessionId::parse(named).map_err(|_| Denial::NotFound)?)
+}
+
+/// The revision that a client speaks with a session, by the name that it gives it; nothing before there is one. Of
+/// a session that it went over to it may be another one than was agreed upon there, perhaps by somebody else.
+pub(super) async fn revision(
+    front: &Front,
+    headers: &HeaderMap,
+    named: &SessionId,
+    record: &Record,
+) -> Result<Option<Box<str>>, Denial> {
+    if named != record.id() {
+        let said = headers.get(PROTOCOL_VERSION).and_then(|value| value.to_str().ok());
+        return Ok(Some(said.unwrap_or(WITH_BATCHES).into())); // later ones have to say it
+    }
+    let sessions = front.service.sessions();
+    let hub = sessions.hubs().of(record.id());
+    Ok(hub.revision(&**sessions.store()).await?.map(Into::into))
 }
 
 /// A revision that is named must be one that is served.

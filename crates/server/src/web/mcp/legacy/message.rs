@@ -33,6 +33,29 @@ pub(super) async fn post(
         McpFailure::bad("sessionId is missing: post to the address in the `endpoint` event")
     })?;
     let record = session(&front, &visitor, &name).await?;
+    let had = record.id().clone();
+    let taken = match take(&front, &visitor, record, message).await {
+        Err(Denial::Ended(ending)) => {
+            let record = session(&front, &visitor, &name).await?;
+            match *record.id() == had {
+                true => Err(Denial::Ended(ending)),
+                // Its client has just gone over to another one: the id names that now.
+                false => take(&front, &visitor, record, one_message(&headers, &body)?).await,
+            }
+        }
+        taken => taken,
+    };
+    taken.map_err(|denial| refusal(&front, denial))?;
+    Ok((StatusCode::ACCEPTED, "Accepted"))
+}
+
+/// Takes a message for a session that goes on.
+async fn take(
+    front: &Front,
+    visitor: &Visitor,
+    record: Record,
+    message: Message,
+) -> Result<(), Denial> {
     let asks = request_id(&message).is_some();
     if asks {
         front.service.check_open()?; // while the server goes down no new call begins
@@ -42,9 +65,7 @@ pub(super) async fn post(
     // A request keeps its session attached until it is answered, whether or not there is a stream.
     let _present = if asks { Some(hub.enter(sessions, &record, OVER, false).await) } else { None };
     let entering = Entering { stream: &StreamName::whole(), from: visitor.address };
-    let entered = enter(sessions, record.id(), message, entering).await;
-    entered.map_err(|denial| refusal(&front, denial))?;
-    Ok((StatusCode::ACCEPTED, "Accepted"))
+    enter(sessions, record.id(), message, entering).await.map(drop)
 }
 
 fn one_message(headers: &HeaderMap, body: &[u8]) -> Result<Message, McpFailure> {
