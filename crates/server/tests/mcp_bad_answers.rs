@@ -19,6 +19,7 @@ use tempfile::TempDir;
 const SERVER: &str = r#"
 import json, sys
 
+sys.stdout.reconfigure(encoding="utf-8")
 held = None
 for line in iter(sys.stdin.readline, ""):
     message = json.loads(line)
@@ -118,6 +119,40 @@ async fn an_answer_that_is_not_understood_ends_its_call_with_an_error() {
 }
 
 #[tokio::test]
+async fn an_id_at_which_a_line_is_cut_off_may_be_the_beginning_of_another() {
+    let server = Server::start().await;
+    let answer = r#"{"jsonrpc":"2.0","id":ID,"result":{"a":1}}"#;
+    for cut in [r#"{"jsonrpc":"2.0","id":ID"#, r#"{"jsonrpc":"2.0","result":{"a":0},"id":ID"#] {
+        assert_eq!(server.answer(&[cut, answer]).await["result"], json!({ "a": 1 }), "{cut}");
+    }
+    server.is_not_understood(r#"{"jsonrpc":"2.0","id":ID,"result":1"#).await;
+}
+
+#[tokio::test]
+async fn several_messages_on_a_line_are_all_heard() {
+    let server = Server::start().await;
+    let notice = r#"{"jsonrpc":"2.0","method":"notifications/message","params":{}}"#;
+    let answer = r#"{"jsonrpc":"2.0","id":ID,"result":{"a":1}}"#;
+    let both = [
+        format!("{notice}{answer}"),
+        format!("{notice} {answer} and more"),
+        format!("[{notice}]{answer}"),
+        format!("{notice}[{answer}]"),
+    ];
+    for line in both {
+        assert_eq!(server.answer(&[&line]).await["result"], json!({ "a": 1 }), "{line}");
+    }
+    server.is_not_understood(&format!(r#"{notice}{{"jsonrpc":"2.0","id":ID,"result":NaN}}"#)).await;
+}
+
+#[tokio::test]
+async fn a_byte_order_mark_before_a_message_says_nothing() {
+    let server = Server::start().await;
+    let line = "\u{feff}{\"jsonrpc\":\"2.0\",\"id\":ID,\"result\":{\"a\":1}}";
+    assert_eq!(server.answer(&[line]).await["result"], json!({ "a": 1 }));
+}
+
+#[tokio::test]
 async fn what_is_bad_in_a_batch_spoils_nothing_else() {
     let server = Server::start().await;
     let batch = r#"[{"jsonrpc":"2.0","method":"notifications/message","params":NaN}, {"jsonrpc":"2.0","id":ID,"result":{}}]"#;
@@ -170,4 +205,6 @@ async fn over_http_such_answers_end_their_calls_too() {
         assert_eq!(upstream.runs(tool), 1, "it would say the same again");
     }
     assert_eq!(client.call(3, "write_numbered", json!({})).await.text().await, "run 1");
+    assert_eq!(client.call(4, "write_marked", json!({})).await.text().await, "run 1");
+    assert_eq!(client.call(5, "write_doubled", json!({})).await.text().await, "run 1");
 }

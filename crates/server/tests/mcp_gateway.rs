@@ -55,6 +55,7 @@ for line in iter(sys.stdin.readline, ""):
     if method == "tools/call":
         wish = params.get("arguments", {})
         if wish.get("die_until", 0) > starts:
+            print(wish.get("saying", "").replace("ID", str(message["id"])), end="", flush=True)
             die()
         if "ask" in wish:
             say({"id": "q", "method": wish["ask"]})
@@ -136,6 +137,20 @@ async fn a_call_that_may_have_done_something_never_runs_again() {
     assert_eq!((code, &*reason), OUTCOME_UNKNOWN);
     assert_eq!(server.calls(), 1);
     assert_eq!(client.call(2, "poke", json!({})).await.text().await, "server 2");
+}
+
+#[tokio::test]
+async fn a_server_that_died_while_it_answered_has_not_answered() {
+    let server = Server::new();
+    let (_web, client) = server.begin().await;
+    let cut = r#"{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"te"#;
+    let dies = |starts: u32| json!({ "die_until": starts, "saying": cut });
+    assert_eq!(client.call(1, "peek", dies(2)).await.text().await, "server 2");
+    let (code, reason) = client.call(2, "poke", dies(3)).await.error().await;
+    assert_eq!((code, &*reason), OUTCOME_UNKNOWN);
+    let whole = r#"{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"last"}]}}"#;
+    let dies = json!({ "die_until": 4, "saying": whole });
+    assert_eq!(client.call(3, "poke", dies).await.text().await, "last");
 }
 
 #[tokio::test]

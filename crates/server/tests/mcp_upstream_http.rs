@@ -122,6 +122,16 @@ async fn a_failure_without_a_word_leaves_the_outcome_unknown() {
 }
 
 #[tokio::test]
+async fn a_503_that_names_no_time_to_come_back_leaves_the_outcome_unknown() {
+    let upstream = Upstream::start();
+    let (_web, client) = before(&upstream).await;
+    let told = client.call(1, "write_gone", json!({})).await.error().await;
+    assert_eq!(error(&told), OUTCOME_UNKNOWN);
+    assert_eq!(upstream.runs("write_gone"), 1, "it did not run again");
+    assert_eq!(client.call(2, "read_gone", json!({})).await.text().await, "run 2");
+}
+
+#[tokio::test]
 async fn a_failure_with_a_json_rpc_error_passes_as_it_came() {
     let upstream = Upstream::start();
     let (_web, client) = before(&upstream).await;
@@ -247,6 +257,17 @@ async fn a_server_that_has_no_room_is_asked_again() {
     let (_web, client) = before(&upstream).await;
     upstream.state.set(Manners { busy: 2, ..Manners::default() });
     assert_eq!(client.call(1, "write_json", json!({})).await.text().await, "run 1");
+}
+
+#[tokio::test]
+async fn what_begins_a_session_and_what_we_ask_ourselves_is_said_again_after_any_503() {
+    let upstream = Upstream::with(Manners { away: 2, ..Manners::default() });
+    let (_web, client) = before(&upstream).await;
+    assert_eq!(upstream.heard("initialize").len(), 3);
+    upstream.announce("the general stream is heard").await;
+    upstream.state.set(Manners { away: 4, ..Manners::default() });
+    assert_eq!(client.call(1, "read_json", json!({})).await.text().await, "run 1");
+    assert_eq!(upstream.heard("tools/list").len(), 4, "whether it only reads");
 }
 
 #[tokio::test]

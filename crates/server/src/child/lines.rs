@@ -11,6 +11,7 @@ pub(crate) struct Lines<R> {
     bounds: Bounds,
     line: Vec<u8>,
     too_long: bool,
+    ended: bool,
 }
 
 /// How long lines may be.
@@ -31,7 +32,13 @@ pub(crate) enum Line {
 
 impl<R: AsyncRead + Unpin> Lines<R> {
     pub(crate) fn new(from: R, bounds: Bounds) -> Self {
-        Self { reader: BufReader::new(from), bounds, line: Vec::new(), too_long: false }
+        Self {
+            reader: BufReader::new(from),
+            bounds,
+            line: Vec::new(),
+            too_long: false,
+            ended: false,
+        }
     }
 
     /// The next line; nothing at the end. What follows the last line break is a line too. Nothing is
@@ -40,6 +47,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         loop {
             let chunk = self.reader.fill_buf().await?;
             let ended = chunk.is_empty();
+            self.ended = ended;
             let line_break = chunk.iter().position(|byte| *byte == b'\n');
             let part = &chunk[..line_break.unwrap_or(chunk.len())];
             if !self.too_long && self.line.len() + part.len() > self.bounds.whole {
@@ -59,6 +67,11 @@ impl<R: AsyncRead + Unpin> Lines<R> {
                 return Ok(None);
             }
         }
+    }
+
+    /// Whether the last line has no line break: whoever wrote it may not have come to its end.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended
     }
 
     fn take(&mut self) -> Line {
@@ -90,6 +103,15 @@ mod tests {
         assert_eq!(lines("one\n\ntwo", 10, 0).await, expected);
         assert_eq!(lines("one\n\ntwo\n", 10, 0).await, expected);
         assert_eq!(lines("", 10, 0).await, []);
+    }
+
+    #[tokio::test]
+    async fn only_a_line_without_a_line_break_is_told_to_be_the_end() {
+        let mut lines = Lines::new(&b"one\ntwo"[..], Bounds { whole: 10, of_longer: 0 });
+        assert_eq!(lines.next().await.unwrap(), Some(whole("one")));
+        assert!(!lines.has_ended());
+        assert_eq!(lines.next().await.unwrap(), Some(whole("two")));
+        assert!(lines.has_ended());
     }
 
     #[tokio::test]

@@ -76,7 +76,7 @@ struct Shape<'a> {
 }
 
 /// A `null` that is there is something, unlike none.
-fn present<'de: 'a, 'a, D: serde::Deserializer<'de>>(
+pub(crate) fn present<'de: 'a, 'a, D: serde::Deserializer<'de>>(
     from: D,
 ) -> Result<Option<&'a RawValue>, D::Error> {
     <&RawValue>::deserialize(from).map(Some)

@@ -21,7 +21,7 @@ use tokio::sync::{broadcast, watch};
 use super::until;
 
 /// How tools behave, after `read_` or `write_`.
-const WAYS: [&str; 12] = [
+const WAYS: [&str; 15] = [
     "json",      // answers with JSON
     "sse",       // answers with a stream that has a log message in it
     "resumable", // its stream breaks, and can be gone on with
@@ -33,6 +33,9 @@ const WAYS: [&str; 12] = [
     "refused",   // is not allowed
     "moved",     // is elsewhere
     "garbled",   // answers with what is no JSON
+    "marked",    // answers with a byte order mark before the JSON
+    "doubled",   // answers behind another message, without anything between them
+    "gone",      // is answered 503 by a proxy whose backend died over it the first time
     "numbered",  // answers on a stream that stays open, under an id written otherwise
 ];
 
@@ -70,8 +73,10 @@ pub struct Manners {
     pub stale: (u16, &'static str),
     /// Whether it forgets each session at once.
     pub forgetful: bool,
-    /// How many requests it has no room for.
+    /// How many requests it has no room for; it says when to come back.
     pub busy: u32,
+    /// How many requests a proxy before it answers, which does not.
+    pub away: u32,
     /// How many times it breaks off when it is asked for its tools.
     pub breaks_off: u32,
     /// Whether a POST to a session that it does not know is refused only when it is let go.
@@ -89,6 +94,7 @@ impl Default for Manners {
             stale: (404, "Session not found"),
             forgetful: false,
             busy: 0,
+            away: 0,
             breaks_off: 0,
             refuses_late: false,
             more_tools: false,
@@ -261,6 +267,10 @@ fn refusal(state: &Known, heard: &Heard) -> Option<Response> {
     let mut inner = state.lock();
     if inner.manners.busy > 0 {
         inner.manners.busy -= 1;
+        return Some((StatusCode::SERVICE_UNAVAILABLE, [("retry-after", "1")]).into_response());
+    }
+    if inner.manners.away > 0 {
+        inner.manners.away -= 1;
         return Some(StatusCode::SERVICE_UNAVAILABLE.into_response());
     }
     if heard.verb == "GET" && !inner.manners.general && heard.header("last-event-id").is_none() {
@@ -371,6 +381,9 @@ async fn call(state: &Known, message: &Value) -> Response {
         }
         ("huge", _) => Json(result(&"x".repeat(1 << 20))).into_response(),
         ("garbled", _) => answer.to_string().replace("\"run", "NaN, \"run").into_response(),
+        ("marked", _) => format!("\u{feff}{answer}").into_response(),
+        ("doubled", _) => format!("{log}{answer}").into_response(),
+        ("gone", 1) => (StatusCode::SERVICE_UNAVAILABLE, "backend died").into_response(),
         ("numbered", _) => {
             let text = answer
                 .to_string()

@@ -19,7 +19,9 @@ use super::pending::tool_called;
 use super::waiting::Waiting;
 use crate::access::Caller;
 use crate::mcp::logged::{Entry, Event, Notes, StreamName};
-use crate::mcp::message::{Kind, Message, RequestId, read, splice, with_element, with_member};
+use crate::mcp::message::{
+    Kind, Message, RequestId, present, read, splice, with_element, with_member,
+};
 use crate::service::{Renewal, Service, Visitor};
 
 /// Our tool, and what it is called where the server has one of that name.
@@ -283,7 +285,7 @@ const NAMES_LAST: u32 = 7;
 fn with_meta(text: &str, name: &str, value: &str) -> Option<String> {
     #[derive(Default, Deserialize)]
     struct Result<'a> {
-        #[serde(borrow, rename = "_meta")]
+        #[serde(borrow, rename = "_meta", default, deserialize_with = "present")]
         meta: Option<&'a RawValue>,
     }
     let message = Message::parse(text).ok()?;
@@ -327,6 +329,10 @@ mod tests {
         assert_eq!(
             add(r#"{"jsonrpc":"2.0","id":1,"result":{"x":1,"_meta":{"a": 2}}}"#),
             r#"{"jsonrpc":"2.0","id":1,"result":{"x":1,"_meta":{"rejoin/session":1,"a": 2}}}"#
+        );
+        assert_eq!(
+            add(r#"{"jsonrpc":"2.0","id":1,"result":{"x":1,"_meta": null}}"#),
+            r#"{"jsonrpc":"2.0","id":1,"result":{"x":1,"_meta": {"rejoin/session":1}}}"#
         );
     }
 }

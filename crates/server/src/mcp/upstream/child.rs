@@ -15,6 +15,7 @@ use self::input::Input;
 use super::{Heard, Link, Theirs, Unreachable, WAITING};
 use crate::child::lines::{Bounds, Line, Lines};
 use crate::child::process::{Pipes, Process, Program};
+use crate::mcp::garbled::unmarked;
 use crate::mcp::message::{Kind, Message};
 
 /// What is logged of a line on standard error.
@@ -120,6 +121,10 @@ async fn hear(
                 return;
             }
         };
+        // It died over this line. What it was about to say is as lost as if it had not begun.
+        if lines.has_ended() && Message::parse(unmarked(&text)).is_err() {
+            return;
+        }
         if !text.is_empty() && incoming.send(Heard::said(text)).await.is_err() {
             return;
         }

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::refusal::{self, Refusal};
 use super::stream::{Next, Place, Stream, is_stream};
 use super::talk::{Ended, Talk, Undelivered};
-use crate::mcp::garbled::{Meant, heard};
+use crate::mcp::garbled::{Meant, heard, unmarked};
 use crate::mcp::message::{Message, RequestId};
 use crate::mcp::own_words::{RpcError, code, error_response};
 use crate::mcp::upstream::Heard;
@@ -110,7 +110,7 @@ impl Call {
             Err(_) => return Outcome::Lost,
         };
         let text = String::from_utf8_lossy(&body).into_owned();
-        if let Ok(message) = Message::parse(&text)
+        if let Ok(message) = Message::parse(unmarked(&text))
             && let (false, Some(error)) = (message.answers(&self.id), message.error())
         {
             return Outcome::Answer(self.error(error.get())); // it could not read the id

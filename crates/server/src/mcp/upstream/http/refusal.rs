@@ -5,6 +5,7 @@ use hyper::body::Incoming;
 use hyper::{Response, StatusCode};
 
 use super::talk::Talk;
+use crate::mcp::garbled::unmarked;
 use crate::mcp::message::Message;
 use crate::mcp::own_words::{RpcError, code};
 
@@ -55,7 +56,7 @@ fn judge(status: StatusCode, body: &str, known: Knowledge) -> Refusal {
     if forgotten {
         return Refusal::Forgotten;
     }
-    let said = Message::parse(body).ok();
+    let said = Message::parse(unmarked(body)).ok();
     if let Some(error) = said.as_ref().and_then(Message::error) {
         return Refusal::Said(error.get().into());
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hyper::body::Incoming;
-use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
+use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::http::request::Builder;
 use hyper::{Method, Response, StatusCode};
 use rejoin_core::SessionId;
@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
 use super::refusal::{self, Knowledge, Refusal};
-use crate::mcp::message::{Message, read};
+use crate::mcp::message::{Kind, Message, read};
 use crate::mcp::upstream::{Heard, Theirs, WAITS};
 use crate::outward::{NoAnswer, Server};
 
@@ -134,7 +134,9 @@ impl Talk {
             let request = self.request(Method::POST, "application/json, text/event-stream");
             let request = request.header(CONTENT_TYPE, "application/json");
             let why = match self.server.send(request, message.text().to_owned()).await {
-                Ok(answer) if has_no_room(answer.status()) => {
+                Ok(answer)
+                    if has_no_room(&answer) || (is_away(&answer) && may_be_said_twice(message)) =>
+                {
                     format!("it answered {}", answer.status().as_u16())
                 }
                 Ok(answer) => {
@@ -204,6 +206,20 @@ impl Talk {
 }
 
 /// Answers of a server, or of what stands before it, that has not looked at the request.
-fn has_no_room(status: StatusCode) -> bool {
-    status == StatusCode::SERVICE_UNAVAILABLE || status == StatusCode::TOO_MANY_REQUESTS
+fn has_no_room(answer: &Response<Incoming>) -> bool {
+    let says_when = || answer.headers().contains_key(RETRY_AFTER);
+    answer.status() == StatusCode::TOO_MANY_REQUESTS || (is_away(answer) && says_when())
+}
+
+/// A proxy says so of a server that it can't reach, but some also of one that died over the request.
+fn is_away(answer: &Response<Incoming>) -> bool {
+    answer.status() == StatusCode::SERVICE_UNAVAILABLE
+}
+
+/// Whatever is no request of the client, whose ids are numbers here, and what begins a session.
+fn may_be_said_twice(message: &Message) -> bool {
+    match message.kind() {
+        Kind::Request { id, method } => id.as_number().is_none() || &**method == "initialize",
+        Kind::Notification { .. } | Kind::Response { .. } => true,
+    }
 }
