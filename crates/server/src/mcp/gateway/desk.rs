@@ -78,6 +78,8 @@ pub(super) struct Desk<'a> {
 pub(super) enum Closing {
     /// It was told to stop.
     Told,
+    /// Its client went over to another session: this one is over.
+    Left,
     /// Its child's place is needed, and it has nothing to do.
     Displaced,
     /// Nobody takes what it says: the session is over, or another process has it.
@@ -141,13 +143,13 @@ impl<'a> Desk<'a> {
     pub(super) async fn work(mut self) {
         let Err(closing) = self.go_on().await;
         match &closing {
-            Closing::Told => {}
+            Closing::Told | Closing::Left => {}
             Closing::Displaced => self.resigned.store(true, Ordering::Release),
             Closing::NotTaken(why) => {
                 tracing::debug!(session = %self.session, %why, "nobody takes what an MCP server says");
             }
         }
-        let over = *self.orders.borrow() == Orders::End;
+        let over = *self.orders.borrow() == Orders::End || matches!(closing, Closing::Left);
         if over {
             self.shared.hubs.forget(&self.session);
         }

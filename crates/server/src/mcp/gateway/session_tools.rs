@@ -177,7 +177,7 @@ impl Desk<'_> {
             return self.conclude(in_seq, body).await;
         }
         if self.go_over(&to, body).await {
-            return Err(Closing::Told); // this session has no work any more
+            return Err(Closing::Left);
         }
         let body = self.our_answer(in_seq, &id, &stream, &self.session, &Err(TOOL_ERROR));
         self.conclude(in_seq, body).await

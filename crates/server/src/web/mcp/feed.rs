@@ -337,6 +337,7 @@ impl Feed {
             (self.tag, self.log) = (SessionTag::of(&to), record.log);
         }
         (self.session, self.cursor) = (to, cursor);
+        self.sent.clear(); // it was of the other log
         (self.moved, self.suspects_loss) = (true, !self.stream.is_whole());
         true
     }

@@ -64,15 +64,14 @@ pub(super) async fn post(
     let record = client.session(&front, &headers).await?;
     let had = record.id().clone();
     match take(&client, &front, &headers, accepts, record, (messages, batch)).await {
-        Err(failure) if failure.is_gone() => {
-            let record = client.session(&front, &headers).await?;
-            if *record.id() == had {
-                return Err(failure);
-            }
+        Err(failure) if failure.is_gone() => match client.session(&front, &headers).await {
             // Its client has just gone over to another one: the id names that now.
-            let messages = self::messages(&headers, &body)?;
-            take(&client, &front, &headers, accepts, record, messages).await
-        }
+            Ok(record) if *record.id() != had => {
+                let messages = self::messages(&headers, &body)?;
+                take(&client, &front, &headers, accepts, record, messages).await
+            }
+            Ok(_) | Err(_) => Err(failure),
+        },
         taken => taken,
     }
 }
