@@ -19,6 +19,9 @@ use serde_json::{Value, json};
 
 const NEWEST: &str = "2025-11-25";
 
+/// The header in which clients say their revision. Of one that went over to another session nothing else tells it.
+const REVISION: &str = "mcp-protocol-version";
+
 /// A stream says that often that it has nothing to say.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
@@ -297,7 +300,8 @@ async fn a_stream_that_is_resumed_under_the_other_name_is_live() {
     let peer = Peer::begin_as(&web, NEWEST, Some("alice")).await;
     assert_eq!(reconnect(&peer, 1, &lost.session, &token).await["success"], true);
     let slow = json!({ "name": "slow_echo", "arguments": { "text": "x", "delay_ms": 300 } });
-    let mut asked = peer.post(&request(2, "tools/call", slow)).stream().await;
+    let asking = peer.post(&request(2, "tools/call", slow)).header(REVISION, NEWEST);
+    let mut asked = asking.stream().await;
     let place = asked.next().await.unwrap().id;
     drop(asked);
     let mut resumed = peer.resume(&place).stream().await;
@@ -362,7 +366,8 @@ async fn the_stream_of_a_lost_reply_is_resumed_by_a_client_that_had_gone_over_be
     let tokens = [token(&lost[0]).await, token(&lost[1]).await];
     let peer = Peer::begin_as(&web, NEWEST, Some("alice")).await;
     assert_eq!(reconnect(&peer, 1, &lost[0].session, &tokens[0]).await["success"], true);
-    let mut asking = peer.post(&reconnecting(2, &lost[1].session, &tokens[1])).stream().await;
+    let asking = peer.post(&reconnecting(2, &lost[1].session, &tokens[1]));
+    let mut asking = asking.header(REVISION, NEWEST).stream().await;
     let place = asking.next().await.unwrap().id;
     drop(asking);
     until_left(&web, &lost[0].session).await;
@@ -460,7 +465,7 @@ async fn a_client_that_went_over_is_spoken_to_in_its_own_revision() {
     let batch = json!([ping(2), ping(3)]);
     let answers = peer.post(&batch).stream().await.rest().await;
     assert_eq!(answers.len(), 2, "no empty event before them: {answers:?}");
-    let newer = peer.post(&ping(4)).header("mcp-protocol-version", NEWEST);
+    let newer = peer.post(&ping(4)).header(REVISION, NEWEST);
     assert_eq!(newer.stream().await.rest().await.len(), 2, "an empty one, and the answer");
 }
 
