@@ -183,6 +183,11 @@ impl Feed {
         self
     }
 
+    /// The id of the place where a stream begins that nobody has read before: no other event has it.
+    pub(crate) fn first_place(&self) -> String {
+        self.id_at(self.cursor)
+    }
+
     /// An id of the place where the stream stands, for an event that stands in no log. No other event of the
     /// session has it: the stream may have stood here before.
     pub fn place(&self) -> String {

@@ -104,7 +104,7 @@ async fn priming(
 ) -> Result<Option<String>, Denial> {
     let revision = revision(front, headers, named, record).await?;
     let retry = front.settings.mcp.retry;
-    Ok(revision.as_deref().is_some_and(is_primed).then(|| sse::priming(feed, retry)))
+    Ok(revision.as_deref().is_some_and(is_primed).then(|| sse::priming(&feed.place(), retry)))
 }
 
 /// How many messages a stream goes on with.

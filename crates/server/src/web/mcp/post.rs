@@ -184,7 +184,7 @@ impl Call<'_> {
             .until(self.client.visitor.caller.until);
         if self.accepts.events {
             let retry = self.front.settings.mcp.retry;
-            let priming = self.primed.then(|| sse::priming(&feed, retry));
+            let priming = self.primed.then(|| sse::priming(&feed.first_place(), retry));
             // In one event, for nobody remembers them: no connection can break between them.
             let first = (!refused.is_empty()).then(|| vec![(feed.place(), together(refused))]);
             let first = first.map(Next::Messages);

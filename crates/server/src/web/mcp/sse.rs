@@ -18,9 +18,9 @@ const KEEP_ALIVE: &str = ": nothing new\n\n";
 const STAY_AWAY: Duration = Duration::from_secs(60 * 60);
 
 /// The empty event with which a stream begins where the revision has that: from then on the client knows
-/// where it stands. To be made before anything is taken from the feed.
-pub(super) fn priming(feed: &Feed, retry: Duration) -> String {
-    format!("id: {}\nretry: {}\ndata: \n\n", feed.place(), retry.as_millis())
+/// where it stands. Its place is to be asked for before anything is taken from the feed.
+pub(super) fn priming(place: &str, retry: Duration) -> String {
+    format!("id: {place}\nretry: {}\ndata: \n\n", retry.as_millis())
 }
 
 /// A stream that begins with `opening` and `first`.
