@@ -7,6 +7,7 @@ pub mod agents;
 pub mod children;
 pub mod client;
 pub mod failing;
+pub mod going_over;
 pub mod hooks;
 pub mod http;
 pub mod mcp;
