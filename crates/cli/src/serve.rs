@@ -39,8 +39,11 @@ pub(crate) fn run(config: Config) -> Result<()> {
 
 /// A processor is left to the thread that writes: every answer waits for it, and it must not wait for one.
 fn workers() -> usize {
-    let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    processors.saturating_sub(1).max(1)
+    processors().saturating_sub(1).max(1)
+}
+
+fn processors() -> usize {
+    thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
 async fn serve(config: &Config) -> Result<()> {
@@ -156,5 +159,6 @@ fn server_settings(settings: &Settings) -> ServerSettings {
         agent_idle_ttl: agents::idle_ttl(settings).unwrap_or_default(),
         attended_idle_ttl: agents::idle_ttl(settings),
         mcp_idle_ttl: settings.child_idle_ttl,
+        stay_awake: settings.stay_awake && processors() > 1,
     }
 }

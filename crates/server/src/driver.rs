@@ -231,6 +231,7 @@ impl Driver {
             done = self.agent_lane.next() => {
                 self.now = self.shared.clock.now();
                 self.take_in_answered()?;
+                self.stay_awake_for_client();
                 done
             }
             done = self.reads.next() => done,

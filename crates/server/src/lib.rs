@@ -43,6 +43,7 @@ mod agent;
 pub mod agents;
 mod asking;
 mod attachment;
+mod awake;
 mod child;
 mod clock;
 mod driver;

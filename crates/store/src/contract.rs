@@ -18,6 +18,17 @@ use tokio::sync::oneshot;
 use crate::audit::{AuditPage, AuditQuery, AuditRecord};
 use crate::measure::Measurements;
 
+/// For an agent that may begin with a message before it is durable: see [`Store::enter_early`].
+#[derive(Debug)]
+pub struct Early {
+    /// Is told the number of a new message.
+    pub told: oneshot::Sender<InSeq>,
+    /// Whether the agent is expected to say something at once: then the message may wait for that, for a
+    /// fraction of a millisecond, to become durable in the same commit. Until then a crash leaves no trace
+    /// of it, although the agent has begun.
+    pub in_company: bool,
+}
+
 /// Keeps sessions.
 ///
 /// **Atomic.** Each call is one change: after a crash all of it is there or none of it, also where it
@@ -89,13 +100,13 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// The same, telling `early` the number that a new message gets as soon as that is settled, before
     /// it is durable; a store that can't say it any sooner lets `early` drop. It is for the agent alone,
-    /// which may begin with the message meanwhile: what it says of it becomes durable after it. Whoever
-    /// sent the message must not learn of it before the call returns.
+    /// which may begin with the message meanwhile: what it says of it becomes durable with the message or
+    /// after it. Whoever sent the message must not learn of it before the call returns.
     async fn enter_early(
         &self,
         id: &SessionId,
         enter: Enter<Body>,
-        early: oneshot::Sender<InSeq>,
+        early: Early,
     ) -> Result<Entered, Failure<EnterRefused>> {
         drop(early);
         self.enter(id, enter).await

@@ -15,7 +15,7 @@ mod relief;
 pub mod suite;
 
 pub use contract::{
-    Body, CreateRefused, Due, Failure, Page, PageLimit, Parked, Query, Store, StoredEntry,
+    Body, CreateRefused, Due, Early, Failure, Page, PageLimit, Parked, Query, Store, StoredEntry,
     StoredEvent, StoredSnapshot, Unavailable,
 };
 pub use measure::{Distribution, Measurements};

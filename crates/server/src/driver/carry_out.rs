@@ -12,7 +12,7 @@ use rejoin_core::state::{
     Keep, Stale,
 };
 use rejoin_core::{AttachmentId, Generation, SessionId};
-use rejoin_store::{Body, Failure, PageLimit, Unavailable};
+use rejoin_store::{Body, Early, Failure, PageLimit, Unavailable};
 use tokio::sync::oneshot;
 use tracing::{Instrument as _, debug_span};
 
@@ -144,7 +144,8 @@ impl Driver {
     /// sent it learns of it when it is durable.
     fn enter(&mut self, ticket: Ticket, from: Option<AttachmentId>, enter: Enter<Body>) {
         let (shared, id) = (Arc::clone(&self.shared), self.id.clone());
-        let (early, told) = oneshot::channel();
+        let (sender, told) = oneshot::channel();
+        let early = Early { told: sender, in_company: self.stay_awake_for_answer() };
         let (kind, at, body) = (enter.kind, enter.now, Body::clone(&enter.body));
         self.reads.push(async move {
             match told.await {

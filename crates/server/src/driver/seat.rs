@@ -3,10 +3,12 @@
 mod deaths;
 mod lease;
 mod occupant;
+mod pace;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use rejoin_core::page::StoredEntry;
 use rejoin_core::session::{Input, Publication, PublishRefused, Ticket, Workload};
@@ -20,6 +22,7 @@ use self::lease::Lease;
 pub(super) use self::lease::Leased;
 pub(super) use self::occupant::SeatEvent;
 use self::occupant::{Occupant, Running};
+use self::pace::Pace;
 use super::{Command, Done, Driver};
 use crate::agent::{Inbox, Orders, Seat, Start, Voice, WAITING_ENTRIES};
 use crate::shared::Shared;
@@ -283,6 +286,7 @@ impl Driver {
             resting_since: None,
             last_word_by: None,
             rests: false,
+            pace: Pace::default(),
         }));
         self.handle(Input::AgentReady { covering });
     }
@@ -295,6 +299,30 @@ impl Driver {
                 Done::Happened(Input::Took { in_seq })
             }
             SeatEvent::Ended(end) => self.agent_ended(end),
+        }
+    }
+
+    /// A message comes. If the agent has last been quick, the runtime stays awake for its answer. Says
+    /// whether that will come so soon that the message can wait for it.
+    pub(super) fn stay_awake_for_answer(&mut self) -> bool {
+        let (Some(awake), Occupant::Running(agent)) = (&self.shared.awake, &mut self.seat.agent)
+        else {
+            return false;
+        };
+        let expected = agent.pace.asked(Instant::now());
+        if expected < pace::QUICK {
+            awake.stay(pace::QUICK);
+        }
+        expected < pace::AT_ONCE
+    }
+
+    /// What the agent said is durable. If that was quick, the runtime stays awake for the client, which may
+    /// be back at once.
+    pub(super) fn stay_awake_for_client(&mut self) {
+        if let (Some(awake), Occupant::Running(agent)) = (&self.shared.awake, &mut self.seat.agent)
+            && agent.pace.answered(Instant::now()) < pace::QUICK
+        {
+            awake.stay(pace::BACK);
         }
     }
 

@@ -35,6 +35,8 @@ pub(super) struct Batch {
     pub(super) unnoted: Vec<Key>,
     /// Whether message ids are in the row.
     pub(super) has_ids: bool,
+    /// Messages in it that may wait a moment for company.
+    pub(super) patient: usize,
     /// What is to be done once it is durable.
     pub(super) aftermath: Aftermath,
 }
@@ -100,6 +102,7 @@ impl Batch {
             audit: Vec::new(),
             unnoted: Vec::new(),
             has_ids: false,
+            patient: 0,
             aftermath: Aftermath::default(),
         }
     }

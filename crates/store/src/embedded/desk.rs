@@ -163,7 +163,8 @@ impl Papers {
 
     /// Says how much there is for the writer to do.
     pub(super) fn tell_writer(&self) {
-        self.shared.queue.applied(self.batch.requests() + self.closing.len());
+        let applied = self.batch.requests() + self.closing.len();
+        self.shared.queue.applied(applied, self.batch.patient);
     }
 
     /// A commit is published: what was put off for it comes before all that is in line.

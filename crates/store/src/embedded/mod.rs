@@ -86,7 +86,7 @@ use self::shared::Shared;
 use self::slot::{Session, Touches, Trace};
 use crate::audit::{AuditPage, AuditQuery, AuditRecord};
 use crate::contract::{
-    Body, CreateRefused, Due, Failure, Page, PageLimit, Parked, Query, Store, StoredEntry,
+    Body, CreateRefused, Due, Early, Failure, Page, PageLimit, Parked, Query, Store, StoredEntry,
     StoredEvent, StoredSnapshot, Unavailable,
 };
 use crate::measure::Measurements;
@@ -301,7 +301,7 @@ impl Store for EmbeddedStore {
         &self,
         id: &SessionId,
         enter: Enter<Body>,
-        early: oneshot::Sender<InSeq>,
+        early: Early,
     ) -> Result<Entered, Failure<EnterRefused>> {
         let entering = Entering { enter, early: Some(early) };
         self.ask(|reply| Request::Enter(id.clone(), entering, reply)).await

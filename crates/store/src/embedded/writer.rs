@@ -42,6 +42,8 @@ pub(super) struct Writer {
     pub(super) untidy: bool,
     /// How many requests there are if everybody who was answered comes back at once.
     pub(super) expected: usize,
+    /// How long it last waited for a request.
+    pub(super) waited: Duration,
 }
 
 /// Why the writer ends.
@@ -62,9 +64,11 @@ impl Writer {
 
     fn work(&mut self) -> Result<End, Fault> {
         loop {
-            let (patience, sleepers) = (self.patience()?, &mut self.sleepers);
+            let (look, patience, started) = (self.look(), self.patience()?, Instant::now());
+            let sleepers = &mut self.sleepers;
             let wake = || sleepers.take().into_iter().for_each(Sleepers::wake);
-            let taken = self.shared.queue.wait(patience, wake);
+            let taken = self.shared.queue.wait(look, patience, wake);
+            self.waited = started.elapsed();
             if taken == Taken::Closed {
                 return Ok(End::Dropped);
             }
@@ -76,6 +80,12 @@ impl Writer {
         }
     }
 
+    /// How long to look for a request before sleeping. A caller that makes one call after the other, with
+    /// something else to do in between, finds the writer awake.
+    fn look(&self) -> Duration {
+        if self.waited < limits::LONG_SPIN { limits::LONG_SPIN } else { limits::SPIN }
+    }
+
     /// How long to wait for a request before tidying up without one; for ever if there is no need.
     fn patience(&self) -> Result<Option<Duration>, Fault> {
         let untidy = self.untidy || self.desk.take()?.journal.wants_commit();
@@ -84,9 +94,13 @@ impl Writer {
 
     /// Lets callers that were just answered come back: those that miss this commit wait for two. Of
     /// many, a third are enough: two or three commits in turn keep disk and processors busy. Nobody
-    /// waits longer than a fraction of what a commit takes.
+    /// waits longer than a fraction of what a commit takes; but a message whose answer is expected at once
+    /// waits for that.
     fn gather(&self) {
         let (started, queue) = (Instant::now(), &self.shared.queue);
+        while queue.is_patient() && started.elapsed() < limits::COMPANY {
+            std::thread::yield_now();
+        }
         let enough = self.expected.min(limits::LARGE_COMMIT).max(self.expected / 3);
         while queue.to_commit() < enough && started.elapsed() < limits::GATHER {
             // Whoever looks too often keeps those from their work that it waits for.

@@ -11,6 +11,7 @@ use rejoin_core::{InSeq, Timestamp};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinError, JoinHandle};
 
+use super::pace::Pace;
 use crate::agent::Orders;
 
 /// How long an agent may go on that has nothing to do any more.
@@ -57,6 +58,7 @@ pub(super) struct Running {
     pub(super) last_words: Duration,
     /// Whether its successor is started for work only.
     pub(super) rests: bool,
+    pub(super) pace: Pace,
 }
 
 impl Running {
