@@ -19,6 +19,7 @@ use rejoin::core::session::Settings as SessionSettings;
 use rejoin::core::state::Takeover;
 use rejoin::service::Service;
 use rejoin::{Clock, ServerSettings, Sessions, WebHook};
+use tokio::runtime::Handle;
 
 use self::health::Health;
 use self::opening::{Opened, open_store};
@@ -40,6 +41,11 @@ pub(crate) fn run(config: Config) -> Result<()> {
 /// A processor is left to the thread that writes: every answer waits for it, and it must not wait for one.
 fn workers() -> usize {
     processors().saturating_sub(1).max(1)
+}
+
+/// One worker alone hears of all input; and whoever it waits for needs a processor meanwhile.
+fn may_stay_awake() -> bool {
+    Handle::current().metrics().num_workers() == 1 && processors() > 1
 }
 
 fn processors() -> usize {
@@ -159,6 +165,6 @@ fn server_settings(settings: &Settings) -> ServerSettings {
         agent_idle_ttl: agents::idle_ttl(settings).unwrap_or_default(),
         attended_idle_ttl: agents::idle_ttl(settings),
         mcp_idle_ttl: settings.child_idle_ttl,
-        stay_awake: settings.stay_awake && processors() > 1,
+        stay_awake: settings.stay_awake.unwrap_or_else(may_stay_awake),
     }
 }

@@ -6,8 +6,9 @@
 //! it would.
 //!
 //! That spends time of a processor, at most about a millisecond for a message, and nothing where agents
-//! take their time. It is off unless the settings say so ([`crate::ServerSettings::stay_awake`]), for
-//! the runtime belongs to whoever has built this server in (decision 0026).
+//! or clients take their time. It is off unless the settings say so
+//! ([`crate::ServerSettings::stay_awake`]): the runtime belongs to whoever has built this server in, and
+//! with several workers another one may be the one that hears of input (decision 0026).
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -44,11 +45,8 @@ impl Awake {
     /// The runtime stays awake for so long from now. Whoever says so last is right: with several messages
     /// under way there is enough to do to stay awake for.
     pub(crate) fn stay(&self, time: Duration) {
-        let now = self.now();
-        let until = now.saturating_add(nanos(time));
-        if self.until.swap(until, Ordering::Relaxed) <= now {
-            self.roused.notify_one();
-        }
+        self.until.store(self.now().saturating_add(nanos(time)), Ordering::Relaxed);
+        self.roused.notify_one();
     }
 
     async fn run(&self) -> Infallible {

@@ -20,6 +20,7 @@ use rejoin_core::state::{EnterRefused, Entered};
 use rejoin_core::{AttachmentId, SessionId, Timestamp};
 use rejoin_store::{Failure, Unavailable};
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::unconstrained;
 use tokio::time::sleep_until;
 
 use self::seat::{Leased, SeatKeeper};
@@ -231,7 +232,7 @@ impl Driver {
             done = self.agent_lane.next() => {
                 self.now = self.shared.clock.now();
                 self.take_in_answered()?;
-                self.stay_awake_for_client();
+                self.agent_has_answered();
                 done
             }
             done = self.reads.next() => done,
@@ -250,7 +251,8 @@ impl Driver {
     /// Takes in what the client's side has been answered by now. A message may become durable together with
     /// what the agent says of it, and is accepted before that is sent.
     fn take_in_answered(&mut self) -> Result<(), Unavailable> {
-        while let Some(done) = self.client_lane.next().now_or_never() {
+        // Whatever this task has done in its turn so far: what is answered is taken in.
+        while let Some(done) = unconstrained(self.client_lane.next()).now_or_never() {
             self.take_in(done)?;
         }
         Ok(())

@@ -145,10 +145,11 @@ settings! {
     child_idle_ttl: Time = Text("1h");
     /// Child processes at the same time; when it is reached, idle ones are stopped.
     max_children: Count<usize> = Text("64"), at_least "1";
-    /// Stays awake for up to a millisecond for the answer of an agent or MCP server that answered the last
-    /// message that quickly. It takes tens of microseconds off such calls, more on virtual machines, for time
-    /// of a processor; with one processor it does nothing.
-    stay_awake: Switch = Text("true");
+    /// Stays awake, for up to a millisecond, between calls that come one after the other to an agent or MCP
+    /// server that answers that quickly. It halves their latency on small virtual machines, for time of a
+    /// processor. A call that is answered within 200 µs is written down together with its answer: if the
+    /// process is killed before, there is no trace of it.
+    stay_awake: Maybe<Switch> = Absent("true with two processors, else false");
 }
 
 "MCP" {

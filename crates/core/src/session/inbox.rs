@@ -59,7 +59,7 @@ impl Session {
     }
 
     /// The store has given a message its number, though it is not durable yet. The agent may begin with
-    /// it if it has been handed all before it: whatever it says becomes durable after the message.
+    /// it if it has been handed all before it: whatever it says becomes durable with the message or after it.
     pub(super) fn on_entering(&mut self, entry: StoredEntry) {
         if self.agent.hand_next(entry.in_seq) {
             self.record.in_head = self.record.in_head.max(entry.in_seq);

@@ -145,7 +145,7 @@ impl Driver {
     fn enter(&mut self, ticket: Ticket, from: Option<AttachmentId>, enter: Enter<Body>) {
         let (shared, id) = (Arc::clone(&self.shared), self.id.clone());
         let (sender, told) = oneshot::channel();
-        let early = Early { told: sender, in_company: self.stay_awake_for_answer() };
+        let early = Early { told: sender, in_company: self.agent_is_asked() };
         let (kind, at, body) = (enter.kind, enter.now, Body::clone(&enter.body));
         self.reads.push(async move {
             match told.await {
@@ -165,6 +165,7 @@ impl Driver {
     }
 
     fn append(&mut self, append: Append<Body>) {
+        self.agent_answers();
         let (shared, id) = (Arc::clone(&self.shared), self.id.clone());
         let events = append.events.len();
         let span = debug_span!(target: "rejoin", "append", session = %id, events);

@@ -25,6 +25,7 @@ use self::occupant::{Occupant, Running};
 use self::pace::Pace;
 use super::{Command, Done, Driver};
 use crate::agent::{Inbox, Orders, Seat, Start, Voice, WAITING_ENTRIES};
+use crate::awake::Awake;
 use crate::shared::Shared;
 
 /// The agent's side of one session in this process.
@@ -286,7 +287,7 @@ impl Driver {
             resting_since: None,
             last_word_by: None,
             rests: false,
-            pace: Pace::default(),
+            pace: Pace::new(),
         }));
         self.handle(Input::AgentReady { covering });
     }
@@ -302,27 +303,39 @@ impl Driver {
         }
     }
 
-    /// A message comes. If the agent has last been quick, the runtime stays awake for its answer. Says
-    /// whether that will come so soon that the message can wait for it.
-    pub(super) fn stay_awake_for_answer(&mut self) -> bool {
-        let (Some(awake), Occupant::Running(agent)) = (&self.shared.awake, &mut self.seat.agent)
-        else {
-            return false;
-        };
-        let expected = agent.pace.asked(Instant::now());
+    /// A message comes. If agent and client have last been quick, the runtime stays awake for the answer.
+    /// Says whether that will come so soon that the message can wait for it.
+    pub(super) fn agent_is_asked(&mut self) -> bool {
+        let Some((awake, pace)) = self.pace() else { return false };
+        let expected = pace.asked(Instant::now());
         if expected < pace::QUICK {
             awake.stay(pace::QUICK);
         }
         expected < pace::AT_ONCE
     }
 
-    /// What the agent said is durable. If that was quick, the runtime stays awake for the client, which may
-    /// be back at once.
-    pub(super) fn stay_awake_for_client(&mut self) {
-        if let (Some(awake), Occupant::Running(agent)) = (&self.shared.awake, &mut self.seat.agent)
-            && agent.pace.answered(Instant::now()) < pace::QUICK
+    /// The agent says something.
+    pub(super) fn agent_answers(&mut self) {
+        if let Some((_, pace)) = self.pace() {
+            pace.said(Instant::now());
+        }
+    }
+
+    /// What the agent said is durable. If it was quick, the runtime stays awake for the client, which may be
+    /// back at once.
+    pub(super) fn agent_has_answered(&mut self) {
+        if let Some((awake, pace)) = self.pace()
+            && pace.durable(Instant::now())
         {
             awake.stay(pace::BACK);
+        }
+    }
+
+    /// How quick the agent is, if that is of any use.
+    fn pace(&mut self) -> Option<(&Awake, &mut Pace)> {
+        match (&self.shared.awake, &mut self.seat.agent) {
+            (Some(awake), Occupant::Running(agent)) => Some((awake, &mut agent.pace)),
+            (Some(_) | None, _) => None,
         }
     }
 

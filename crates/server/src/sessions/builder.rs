@@ -43,9 +43,11 @@ pub struct ServerSettings {
     pub attended_idle_ttl: Option<Duration>,
     /// How long whoever does the work of MCP sessions is kept without work, with a client or without.
     pub mcp_idle_ttl: Duration,
-    /// Whether a worker of the runtime stays awake, for a millisecond at most, when a message goes to an
-    /// agent that answered the last one within that time. It saves such calls the waking up of processors,
-    /// and costs others the time of one; of a single processor it leaves the agent nothing.
+    /// Whether a worker of the runtime stays awake, for a millisecond at most, when a client that was answered
+    /// within that time is back within it. It saves calls one after the other the waking up of
+    /// processors, for the time of one. A message to an agent that answers within a fifth of that waits
+    /// for the answer before it is written: killed before, the process leaves no trace of it. For
+    /// runtimes with one worker, on machines with more than one processor.
     pub stay_awake: bool,
 }
 

@@ -69,7 +69,7 @@ impl Papers {
             Request::Append(_, append, reply) => Answer::Append(reply, self.append(slot, append)),
             Request::Enter(_, Entering { enter, early }, reply) => {
                 let outcome = self.enter(slot, enter);
-                self.batch.patient += usize::from(foretell(early, &outcome));
+                self.batch.aftermath.patient += usize::from(foretell(early, &outcome));
                 Answer::Enter(reply, outcome)
             }
             Request::Change(_, change) => self.change(slot, change),

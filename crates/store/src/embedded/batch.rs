@@ -35,8 +35,6 @@ pub(super) struct Batch {
     pub(super) unnoted: Vec<Key>,
     /// Whether message ids are in the row.
     pub(super) has_ids: bool,
-    /// Messages in it that may wait a moment for company.
-    pub(super) patient: usize,
     /// What is to be done once it is durable.
     pub(super) aftermath: Aftermath,
 }
@@ -54,6 +52,8 @@ pub(super) struct Aftermath {
     pub(super) moves: Vec<Move>,
     /// The latest moment that a request spoke of.
     pub(super) now: Timestamp,
+    /// How many messages might wait a moment for company.
+    pub(super) patient: usize,
     /// Who is to be told more than that.
     pub(super) answers: Vec<Answer>,
     /// Who waits for it to be done.
@@ -102,7 +102,6 @@ impl Batch {
             audit: Vec::new(),
             unnoted: Vec::new(),
             has_ids: false,
-            patient: 0,
             aftermath: Aftermath::default(),
         }
     }

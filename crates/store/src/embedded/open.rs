@@ -5,7 +5,6 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 use std::{fmt, panic};
 
 use rejoin_core::limits::LogBounds;
@@ -150,7 +149,7 @@ pub(super) fn open(mut options: Options) -> Result<Opened, OpenError> {
         sleepers: None,
         untidy: false,
         expected: 0,
-        waited: Duration::MAX,
+        had_company: false,
     };
     let thread = start(writer, &shared).map_err(of_io)?;
     Ok((shared, desk, thread, report))

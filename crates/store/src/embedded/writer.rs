@@ -42,8 +42,8 @@ pub(super) struct Writer {
     pub(super) untidy: bool,
     /// How many requests there are if everybody who was answered comes back at once.
     pub(super) expected: usize,
-    /// How long it last waited for a request.
-    pub(super) waited: Duration,
+    /// Whether the last commit had a message that might wait for company: its sender may be back at once.
+    pub(super) had_company: bool,
 }
 
 /// Why the writer ends.
@@ -64,11 +64,10 @@ impl Writer {
 
     fn work(&mut self) -> Result<End, Fault> {
         loop {
-            let (look, patience, started) = (self.look(), self.patience()?, Instant::now());
+            let (look, patience) = (self.look(), self.patience()?);
             let sleepers = &mut self.sleepers;
             let wake = || sleepers.take().into_iter().for_each(Sleepers::wake);
             let taken = self.shared.queue.wait(look, patience, wake);
-            self.waited = started.elapsed();
             if taken == Taken::Closed {
                 return Ok(End::Dropped);
             }
@@ -80,10 +79,9 @@ impl Writer {
         }
     }
 
-    /// How long to look for a request before sleeping. A caller that makes one call after the other, with
-    /// something else to do in between, finds the writer awake.
+    /// How long to look for a request before sleeping.
     fn look(&self) -> Duration {
-        if self.waited < limits::LONG_SPIN { limits::LONG_SPIN } else { limits::SPIN }
+        if self.had_company { limits::LONG_SPIN } else { limits::SPIN }
     }
 
     /// How long to wait for a request before tidying up without one; for ever if there is no need.
