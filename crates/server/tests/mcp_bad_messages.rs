@@ -111,6 +111,23 @@ async fn stateless(web: &Web, id: &Value) -> Value {
     request.header("mcp-method", "ping").send().await.expect(400)
 }
 
+/// Two parsers may see two requests in it. What a tool gets is its own business.
+#[tokio::test]
+async fn a_message_that_says_something_twice_is_refused_in_sessions_too() {
+    let fake = Fake::new();
+    let web = fake.serve(Setup::open()).await;
+    let peer = Peer::begin(&web, WITH_BATCHES).await;
+    let stale = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","n\u0061me":"u","arguments":{"bad":true}}}"#;
+    let again = r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"tools/call","params":{"name":"t","arguments":{"bad":true}}}"#;
+    for body in [stale.to_owned(), again.to_owned(), format!("[{stale}]")] {
+        let refused = peer.post(&json!({})).body(body.as_bytes()).send().await.expect(400);
+        assert_eq!(refused["error"]["code"], -32600, "{body}");
+    }
+    let refused = posting(web.post("/message?sessionId=x"), &json!({})).body(stale.as_bytes());
+    assert_eq!(refused.send().await.expect(400)["error"]["code"], -32600);
+    goes_on(&fake, &peer).await;
+}
+
 #[tokio::test]
 async fn a_batch_with_one_id_twice_or_with_too_many_messages_is_refused_as_a_whole() {
     let fake = Fake::new();

@@ -142,6 +142,56 @@ async fn a_request_whose_headers_or_envelope_are_wrong_is_refused_before_anythin
     assert_eq!(encoded.expect(200)["result"]["resultType"], "complete");
 }
 
+/// A body as the revision wants it, with this before the `_meta` of its parameters and that inside of it.
+fn body_with(params: &str, meta: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{{params},"_meta":{{{meta}"io.modelcontextprotocol/protocolVersion":"{REVISION}","io.modelcontextprotocol/clientCapabilities":{{}}}}}}}}"#
+    )
+}
+
+#[tokio::test]
+async fn a_body_that_says_twice_what_a_header_names_is_refused_and_nothing_runs() {
+    let fake = Fake::new();
+    let web = fake.serve(Setup::open()).await;
+    let client = Client::of(&web);
+    let good = client.calls(json!({}));
+    let version = r#""io.modelcontextprotocol/protocolVersion":"2025-11-25","#;
+    for body in [
+        body_with(r#""name":"t","name":"u","arguments":{}"#, ""),
+        body_with(r#""name":"t","n\u0061me":"u","arguments":{}"#, ""),
+        body_with(r#""name":"t","arguments":{},"_meta":{}"#, ""),
+        body_with(r#""name":"t","arguments":{}"#, version),
+        body_with(r#""name":"t""#, "").replace(r#""id":7"#, r#""id":7,"id":8"#),
+        body_with(r#""name":"t""#, "").replace(r#""id":7"#, r#""id":7,"m\u0065thod":"tools/list""#),
+    ] {
+        let refused = good.clone().body(body.as_bytes()).send().await.expect(400);
+        assert_eq!(refused["error"]["code"], -32600, "{body}: {refused}");
+    }
+    let unnamed = good.clone().body(body_with(r#""name":["t"]"#, "").as_bytes()).send().await;
+    assert_eq!(unnamed.expect(400)["error"]["code"], -32602, "a name that is no text");
+    assert_eq!(calls_told(&fake), 0, "{:?}", fake.told());
+    let own = body_with(r#""name":"t","arguments":{"x":1,"x":2}"#, "");
+    assert_eq!(
+        good.body(own.as_bytes()).send().await.expect(200)["result"]["resultType"],
+        "complete"
+    );
+    assert!(fake.told().iter().any(|line| line.contains(r#"{"x":1,"x":2}"#)), "{:?}", fake.told());
+}
+
+#[tokio::test]
+async fn a_header_that_is_there_twice_is_refused() {
+    let fake = Fake::new();
+    let web = fake.serve(Setup::open()).await;
+    let good = Client::of(&web).calls(json!({}));
+    for (name, value) in
+        [("Mcp-Name", "u"), ("Mcp-Method", "tools/list"), ("Mcp-Protocol-Version", "2025-11-25")]
+    {
+        let refused = good.clone().header(name, value).send().await.expect(400); // beside the one in lower case
+        assert_eq!(refused["error"]["code"], -32020, "{refused}");
+    }
+    assert_eq!(servers(&fake), 0);
+}
+
 #[tokio::test]
 async fn what_a_client_wants_to_hear_of_must_be_said_rightly() {
     let fake = Fake::new();

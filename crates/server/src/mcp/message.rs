@@ -9,6 +9,7 @@ use serde_json::error::Category;
 use serde_json::value::RawValue;
 
 use super::garbled::without_nulls;
+use super::members::check_unique;
 use crate::event::check_depth;
 
 /// A JSON-RPC id as it was written: a string or a number.
@@ -147,9 +148,10 @@ impl Message {
     }
 
     /// Reads one message of a client, of whom more is asked than of servers: what it wants an answer to, or
-    /// answers, has an id.
+    /// answers, has an id, and nothing that a header may name stands in it twice.
     pub(crate) fn of_client(text: &str) -> Result<Self, NoMessage> {
         let message = Self::parse(text)?;
+        check_unique(message.text())?;
         message.shape().check_id(&message.kind)?;
         Ok(message)
     }

@@ -8,6 +8,7 @@
 //! | file | concern |
 //! |---|---|
 //! | `message.rs` | JSON-RPC messages as they came |
+//! | `members.rs` | the members of objects in them, each name once |
 //! | `own_words.rs` | those of our own: errors, requests, notifications |
 //! | `garbled.rs` | what servers say instead |
 //! | `logged.rs` | how they stand in the two logs |
@@ -22,6 +23,7 @@ mod garbled;
 mod gateway;
 mod hub;
 pub(crate) mod logged;
+pub(crate) mod members;
 pub(crate) mod message;
 pub(crate) mod own_words;
 pub mod parts;

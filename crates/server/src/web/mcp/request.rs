@@ -88,7 +88,11 @@ pub(super) async fn revision(
 
 /// A revision that is named must be one that is served.
 fn check_revision(headers: &HeaderMap) -> Result<(), McpFailure> {
-    let Some(named) = headers.get(PROTOCOL_VERSION) else { return Ok(()) };
+    let mut all = headers.get_all(PROTOCOL_VERSION).iter();
+    let Some(named) = all.next() else { return Ok(()) };
+    if all.next().is_some() {
+        return Err(McpFailure::bad("MCP-Protocol-Version is there twice"));
+    }
     let served = named.to_str().is_ok_and(|named| REVISIONS.contains(&named));
     let sentence = format!("MCP-Protocol-Version must be one of {}", REVISIONS.join(", "));
     if served { Ok(()) } else { Err(McpFailure::bad(sentence)) }

@@ -1,10 +1,9 @@
 //! A stateless request: all that must be known to serve it stands in it.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use axum::http::HeaderMap;
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::de::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
@@ -12,13 +11,13 @@ use sha2::{Digest as _, Sha256};
 use super::failure::refuse;
 use super::headers;
 use super::wire::{TASKS, meta};
+use crate::mcp::members::Members;
 use crate::mcp::message::{Kind, Message, RequestId, read};
 use crate::mcp::own_words::{code, request};
 use crate::web::mcp::McpFailure;
 
-/// The members of an object, in their order, as they were written.
-#[derive(Default)]
-pub(super) struct Members(pub(super) Vec<(String, Box<RawValue>)>);
+/// Members as they were written.
+type RawMembers = Members<Box<RawValue>>;
 
 /// What tells two requests apart: equal ones of a client may be one that came twice.
 pub(super) type Digest = [u8; 32];
@@ -28,9 +27,9 @@ pub(super) struct Asked {
     pub(super) id: RequestId,
     pub(super) method: Box<str>,
     /// What the server behind gets of its parameters.
-    params: Members,
+    params: RawMembers,
     /// What it gets of their `_meta`.
-    meta: Members,
+    meta: RawMembers,
     /// What progress is to be reported under.
     pub(super) token: Option<Box<RawValue>>,
     /// What the client says of itself.
@@ -65,14 +64,14 @@ impl Asked {
         message: &Message,
         headers: &HeaderMap,
     ) -> Result<Self, McpFailure> {
-        let mut params: Members = read(message.params());
+        let mut params: RawMembers = read(message.params());
         let envelope = params.take("_meta").ok_or_else(|| invalid("`_meta` is missing"))?;
-        let mut envelope: Members = read(Some(&*envelope));
+        let mut envelope: RawMembers = read(Some(&*envelope));
         let version = text(envelope.take(meta::VERSION));
         let version =
             version.ok_or_else(|| invalid(&format!("`_meta` has no {}", meta::VERSION)))?;
         headers::check_version(headers, &version)?;
-        headers::check_routing(headers, method, params.named(method).as_deref())?;
+        headers::check_routing(headers, method, params.named(method)?.as_deref())?;
         let capabilities = envelope.take(meta::CAPABILITIES);
         let capabilities = capabilities.and_then(|raw| serde_json::from_str(raw.get()).ok());
         let capabilities = capabilities
@@ -116,7 +115,7 @@ impl Asked {
 
     /// A parameter that is a text.
     pub(super) fn text(&self, name: &str) -> Option<String> {
-        text(self.params.get(name).map(ToOwned::to_owned))
+        text(self.params.get(name).cloned())
     }
 
     /// A parameter, if it is there and of that form.
@@ -157,7 +156,7 @@ pub(super) fn names_a_revision(body: &[u8]) -> bool {
     #[derive(Default, serde::Deserialize)]
     struct Params {
         #[serde(default, rename = "_meta")]
-        meta: Members,
+        meta: RawMembers,
     }
     let body = serde_json::from_slice::<Body>(body).unwrap_or_default();
     body.params.meta.get(meta::VERSION).is_some()
@@ -165,7 +164,7 @@ pub(super) fn names_a_revision(body: &[u8]) -> bool {
 
 /// What tells a request that the server behind was given apart from others, as [`Asked::call_digest`].
 pub(super) fn digest_of(request: &Message) -> Digest {
-    let mut params: Members = read(request.params());
+    let mut params: RawMembers = read(request.params());
     params.take("_meta");
     params.digest(request.method().unwrap_or_default())
 }
@@ -194,29 +193,21 @@ pub(super) fn object<'a>(members: impl Iterator<Item = (&'a str, &'a str)>) -> S
     format!("{{{}}}", members.collect::<Vec<_>>().join(","))
 }
 
-impl Members {
-    fn get(&self, name: &str) -> Option<&RawValue> {
-        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
-    }
-
-    fn take(&mut self, name: &str) -> Option<Box<RawValue>> {
-        let place = self.0.iter().position(|(known, _)| known == name)?;
-        Some(self.0.remove(place).1)
-    }
-
+impl RawMembers {
     fn each(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.get()))
     }
 
     /// What a request is about, where a header must say that too.
-    fn named(&self, method: &str) -> Option<String> {
+    fn named(&self, method: &str) -> Result<Option<String>, McpFailure> {
         let member = match method {
             "tools/call" | "prompts/get" => "name",
             "resources/read" => "uri",
             "tasks/get" | "tasks/update" | "tasks/cancel" => "taskId",
-            _ => return None,
+            _ => return Ok(None),
         };
-        text(self.get(member).map(ToOwned::to_owned))
+        let named = text(self.get(member).cloned());
+        named.map(Some).ok_or_else(|| invalid(&format!("`{member}` is missing, or is no text")))
     }
 
     /// The same for equal members in whatever order.
@@ -225,27 +216,5 @@ impl Members {
         let members = members.collect::<BTreeMap<_, _>>();
         let text = serde_json::to_string(&(method, members)).unwrap_or_default();
         Sha256::digest(text).into()
-    }
-}
-
-impl<'de> Deserialize<'de> for Members {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct InOrder;
-        impl<'de> Visitor<'de> for InOrder {
-            type Value = Members;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(Members(members))
-            }
-        }
-        from.deserialize_map(InOrder)
     }
 }

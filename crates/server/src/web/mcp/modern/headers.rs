@@ -39,7 +39,11 @@ pub(super) fn check_routing(
 }
 
 fn check_equal(headers: &HeaderMap, name: &str, in_body: &str) -> Result<(), McpFailure> {
-    let given = headers.get(name).ok_or_else(|| mismatch(&format!("{name} is missing")))?;
+    let mut all = headers.get_all(name).iter();
+    let given = all.next().ok_or_else(|| mismatch(&format!("{name} is missing")))?;
+    if all.next().is_some() {
+        return Err(mismatch(&format!("{name} is there twice")));
+    }
     let given = given.to_str().map_err(|_| mismatch(&format!("{name} has other characters")))?;
     let given = decoded(given.trim()).ok_or_else(|| mismatch(&format!("{name} is no base64")))?;
     if given == in_body {
