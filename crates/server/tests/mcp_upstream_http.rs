@@ -378,6 +378,25 @@ async fn a_session_from_before_that_is_refused_in_whatever_words_is_made_again()
 }
 
 #[tokio::test]
+async fn a_call_that_is_answered_under_its_own_id_after_a_restart_runs_once_whatever_the_status() {
+    let upstream = Upstream::start();
+    let home = tempfile::tempdir().unwrap();
+    let gateway = || Gateway::http(&upstream.url()).unwrap();
+    let web = serve_on(kept_in(home.path()), gateway()).await;
+    let client = Client::begin(&web).await;
+    client.call(1, "write_json", json!({})).await.text().await;
+    web.service.close().await.unwrap();
+    for (id, tool) in [(2, "write_invalid"), (3, "write_unfound"), (4, "write_refused")] {
+        let web = serve_on(kept_in(home.path()), gateway()).await;
+        let answer = client.at(&web).call(id, tool, json!({})).await.answer().await;
+        assert!(answer["error"].is_object(), "{answer}");
+        assert_eq!(upstream.runs(tool), 1, "{tool}: {answer}");
+        web.service.close().await.unwrap();
+    }
+    assert_eq!(upstream.heard("initialize").len(), 1, "the session went on");
+}
+
+#[tokio::test]
 async fn an_idle_gateway_gives_the_servers_session_up_and_the_next_begins_another() {
     let upstream = Upstream::start();
     let sessions = ServerSettings { mcp_idle_ttl: IDLE, ..ServerSettings::default() };

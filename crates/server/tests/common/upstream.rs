@@ -21,7 +21,7 @@ use tokio::sync::{broadcast, watch};
 use super::until;
 
 /// How tools behave, after `read_` or `write_`.
-const WAYS: [&str; 15] = [
+const WAYS: [&str; 17] = [
     "json",      // answers with JSON
     "sse",       // answers with a stream that has a log message in it
     "resumable", // its stream breaks, and can be gone on with
@@ -36,6 +36,8 @@ const WAYS: [&str; 15] = [
     "marked",    // answers with a byte order mark before the JSON
     "doubled",   // answers behind another message, without anything between them
     "gone",      // is answered 503 by a proxy whose backend died over it the first time
+    "invalid",   // is answered 400, with an error under its own id
+    "unfound",   // is answered 404, with an error under its own id
     "numbered",  // answers on a stream that stays open, under an id written otherwise
 ];
 
@@ -374,6 +376,13 @@ async fn call(state: &Known, message: &Value) -> Response {
             let error =
                 json!({ "jsonrpc": "2.0", "id": null, "error": { "code": -7, "message": "no" } });
             (StatusCode::INTERNAL_SERVER_ERROR, Json(error)).into_response()
+        }
+        ("invalid" | "unfound", _) => {
+            let status = if way == "invalid" { 400 } else { 404 };
+            let error =
+                json!({ "code": -32000, "message": format!("run {run} of no valid session") });
+            let answer = json!({ "jsonrpc": "2.0", "id": message["id"], "error": error });
+            (StatusCode::from_u16(status).unwrap(), Json(answer)).into_response()
         }
         ("held", _) => {
             state.release.subscribe().wait_for(|released| *released).await.unwrap();

@@ -87,7 +87,7 @@ impl Call {
     }
 
     async fn refused(&self, answer: Response<Incoming>) -> Outcome {
-        match refusal::of(&self.talk, answer).await {
+        match refusal::of(&self.talk, answer, Some(&self.id)).await {
             Refusal::Forgotten => Outcome::Forgotten,
             Refusal::Said(error) => Outcome::Answer(self.error(&error)),
             Refusal::Refused(error) => Outcome::Answer(error_response(Some(&self.id), &error)),
@@ -152,7 +152,7 @@ impl Call {
                 Ok(answer) if is_stream(&answer) => return Ok(answer),
                 Ok(answer) if may_pass(answer.status()) => {}
                 Ok(answer) if answer.status().is_success() => break, // nothing is left of it
-                Ok(answer) => match refusal::of(&self.talk, answer).await {
+                Ok(answer) => match refusal::of(&self.talk, answer, None).await {
                     Refusal::Forgotten => return Err(Outcome::ForgottenMeanwhile),
                     Refusal::Said(_) | Refusal::Refused(_) | Refusal::Failed => break,
                 },

@@ -25,7 +25,7 @@ pub(super) async fn run(talk: Arc<Talk>) -> Ended {
             }
             Ok(answer) if answer.status() == StatusCode::METHOD_NOT_ALLOWED => return Ended::Well,
             Ok(answer) => {
-                match (refusal::of(&talk, answer).await, opened) {
+                match (refusal::of(&talk, answer, None).await, opened) {
                     // Where there never was such a stream, 404 may just mean that.
                     (Refusal::Forgotten, true) => return Ended::Forgotten,
                     (Refusal::Forgotten | Refusal::Refused(_), false) => return Ended::Well,
