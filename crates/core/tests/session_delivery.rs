@@ -78,6 +78,22 @@ fn a_slow_client_is_told_of_what_was_evicted_before_the_next_event() {
 }
 
 #[test]
+fn an_event_that_came_while_an_empty_page_was_on_its_way_is_sent() {
+    let mut live = live();
+    live.bounds = LogBounds { events: 0, ..LogBounds::default() };
+    live.store_is_slow = true;
+    live.says(&["one"]);
+    live.store_answers(); // the append; now a page is on its way, and nothing is in it
+    live.bounds = LogBounds::default();
+    live.says(&["two"]);
+    live.answer_arrives(1); // the second append
+    live.all_heard();
+    live.store_is_slow = false;
+    live.store_answers();
+    assert_eq!(live.heard_by("A"), ["gap 1…1, lost 1…1", "live 2"]);
+}
+
+#[test]
 fn a_slow_client_gets_the_state_that_covers_its_gap() {
     let mut live = live();
     live.bounds = LogBounds { events: 2, ..LogBounds::default() };

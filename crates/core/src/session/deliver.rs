@@ -98,7 +98,8 @@ impl Session {
     fn send(&mut self, attachment: AttachmentId, page: Page) {
         let Some(client) = self.attachments.get_mut(&attachment) else { return };
         let Some(last) = page.events.last().map(|event| event.seq) else {
-            return self.complete_replay(attachment);
+            self.complete_replay(attachment);
+            return self.pump(attachment); // something may have come while the page was on its way
         };
         client.reader.cursor = last;
         client.reader.busy = true;

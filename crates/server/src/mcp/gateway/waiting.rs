@@ -30,19 +30,17 @@ impl Waiting {
         let (mut after, mut log) = (Seq::ZERO, Log::new(first_used));
         let (store, limit) = (&shared.store, PageLimit::default());
         let here = |seq: Seq| shared.hubs.fetched.contains(session, seq);
-        loop {
-            let kept = store.read_kept(session, after, limit).await?;
-            let Some(last) = kept.last() else { break };
+        // What is missing in a page was kept when the page was read, or is gone: results may step aside between
+        // two pages.
+        while let Some(page) = store.read(session, after, limit).await? {
+            let kept = match after.next() < page.record.oldest {
+                true => store.read_kept(session, after, limit).await?,
+                false => Vec::new(),
+            };
+            let events = if kept.is_empty() { page.events } else { kept };
+            let Some(last) = events.last() else { break };
             after = last.seq;
-            kept.into_iter().for_each(|event| log.add(event, here));
-        }
-        loop {
-            let page = store.read(session, after, limit).await?;
-            let Some(page) = page.filter(|page| !page.events.is_empty()) else { break };
-            for event in page.events {
-                after = event.seq;
-                log.add(event, here);
-            }
+            events.into_iter().for_each(|event| log.add(event, here));
         }
         Ok(log.unfetched())
     }
