@@ -66,7 +66,7 @@ async fn serve(config: &Config) -> Result<()> {
     let listener = Listener::bind(settings.listen, acceptor, settings.heartbeat_timeout)
         .await
         .with_context(|| format!("cannot listen on {}", settings.listen))?;
-    let mut builder = agents::add(Sessions::builder(store), settings)?;
+    let mut builder = agents::add(Sessions::builder(store), config)?;
     if let Some(url) = &settings.hook_url {
         let secret = settings.hook_secret.as_ref().map(Secret::expose);
         let hook = WebHook::start(url.as_str(), secret, clock);

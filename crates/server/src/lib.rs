@@ -52,6 +52,7 @@ mod error;
 pub mod event;
 mod hook;
 mod lane;
+mod limits;
 pub mod mcp;
 mod metrics;
 mod outlet;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use rejoin_core::log::EntryKind;
 use rejoin_core::page::Body;
-use rejoin_core::record::{About, Ending, Kind, Record, Transport};
+use rejoin_core::record::{About, Ending, Kind, Record, Status, Transport};
 use rejoin_core::resume::Asked;
 use rejoin_core::session::{AttachRequest, Input, Interest, Publication, Published};
 use rejoin_core::state::{
@@ -40,6 +40,9 @@ pub use self::builder::{Builder, ServerSettings};
 
 /// How long drivers, agents and hooks have to end when the server is closed.
 const LAST_CALLS: Duration = Duration::from_secs(5);
+
+/// How long the agent of a session that has ended may take to end, before the session is forgotten.
+pub(crate) const LAST_RITES: Duration = Duration::from_secs(15);
 
 /// A client that wants to be attached. Who it is has been established.
 #[derive(Clone, Debug)]
@@ -211,6 +214,23 @@ impl Sessions {
             now: self.shared.clock.now(),
         };
         self.shared.end(id, end).await
+    }
+
+    /// Ends a session of which nothing was given out by which anybody could come back to it, and forgets it
+    /// as soon as its agent has ended. Returns at once.
+    pub(crate) fn end_and_forget(&self, id: &SessionId) {
+        let (sessions, id) = (self.clone(), id.clone());
+        self.shared.tasks.spawn(async move {
+            if let Ok(Record { status: Status::Ended { forget_at, .. }, .. }) =
+                sessions.end(&id).await
+                && sessions.comes_to_rest(&id, LAST_RITES).await
+            {
+                sessions.hubs().forget(&id);
+                // If the store does not work it is forgotten when its time has come.
+                let _ = sessions.shared.store.forget(&id, forget_at).await;
+                sessions.shared.timeline.forget(&id);
+            }
+        });
     }
 
     /// Goes on from a snapshot. The session that it was taken of ends where it still lived: whoever is

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use common::children::{Puppet, is_known, kill, lives};
 use common::*;
 use rejoin::ServerSettings;
+use rejoin::core::Principal;
 use rejoin::core::record::Kind;
 use serde_json::json;
 use std::time::Duration;
@@ -221,4 +222,40 @@ async fn a_server_that_is_killed_takes_its_children_along() {
     kill(server.id());
     server.wait().unwrap();
     gone(vec![child().unwrap()]).await;
+}
+
+#[tokio::test]
+async fn a_principal_that_has_its_share_leaves_the_rest_to_others() {
+    let puppet = Puppet::new();
+    let command = puppet.command().max_children(4).max_children_per_principal(2);
+    let first = world_with(settings(), |b| b.agent(command)).await;
+    let mut mine = vec![first];
+    for _ in 0..5 {
+        mine.push(another(&mine[0]).await);
+    }
+    for world in &mine {
+        world.tell(json!({"then": "sleep"})).await;
+    }
+    until(async || puppet.pids().len() == 2).await;
+    let other = Principal::new("other");
+    let id = mine[0].sessions.create(&other, Kind::Agent, "{}").await.unwrap().id().clone();
+    let theirs =
+        World { sessions: mine[0].sessions.clone(), store: Arc::clone(&mine[0].store), id };
+    theirs.tell(json!({"print": [done(1)]})).await;
+    theirs.until_head(1).await;
+    assert_eq!(puppet.pids().len(), 3, "the first principal has no more than two");
+}
+
+#[tokio::test]
+async fn who_has_its_share_gets_the_place_of_an_idle_child_of_its_own() {
+    let puppet = Puppet::new();
+    let command = puppet.command().max_children(4).max_children_per_principal(1);
+    let settings = ServerSettings { agent_idle_ttl: HOUR, ..settings() };
+    let first = world_with(settings, |b| b.agent(command)).await;
+    first.tell(json!({"print": [done(1)]})).await;
+    first.until_head(1).await;
+    let second = another(&first).await;
+    second.tell(json!({"print": [done(1)]})).await;
+    second.until_head(1).await;
+    assert!(!lives(puppet.pids()[0]));
 }

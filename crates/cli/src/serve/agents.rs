@@ -7,15 +7,16 @@ use rejoin::Builder;
 use rejoin::agents::{Command, Example, Http};
 use rejoin::mcp::Gateway;
 
-use crate::settings::{Program, Settings};
+use crate::settings::{Config, Program, Settings};
 
 /// Adds whoever does the work of agent sessions and of MCP sessions.
-pub(crate) fn add(builder: Builder, settings: &Settings) -> Result<Builder> {
-    add_gateway(add_agent(builder, settings)?, settings)
+pub(crate) fn add(builder: Builder, config: &Config) -> Result<Builder> {
+    add_gateway(add_agent(builder, config)?, config)
 }
 
 /// The MCP server behind `/mcp`: a child process, a server, or the built-in example.
-fn add_gateway(builder: Builder, settings: &Settings) -> Result<Builder> {
+fn add_gateway(builder: Builder, config: &Config) -> Result<Builder> {
+    let settings = &config.settings;
     let gateway = match &settings.mcp {
         None => Gateway::built_in(),
         Some(Program::Command(line)) => Gateway::command(line),
@@ -25,6 +26,7 @@ fn add_gateway(builder: Builder, settings: &Settings) -> Result<Builder> {
     };
     let gateway = gateway
         .max_children(settings.max_children)
+        .max_children_per_principal(config.max_children_per_principal())
         .max_bytes(usize::try_from(settings.max_mcp_bytes).unwrap_or(usize::MAX))
         .trust_annotations(settings.trust_annotations)
         .session_tools(settings.session_tools || settings.mcp.is_none());
@@ -32,11 +34,14 @@ fn add_gateway(builder: Builder, settings: &Settings) -> Result<Builder> {
 }
 
 /// The agent: a child process, a backend, or the built-in example.
-fn add_agent(builder: Builder, settings: &Settings) -> Result<Builder> {
+fn add_agent(builder: Builder, config: &Config) -> Result<Builder> {
+    let settings = &config.settings;
     Ok(match &settings.agent {
         None => builder.agent(Example::default()),
         Some(Program::Command(line)) => {
-            builder.agent(Command::shell(line).max_children(settings.max_children))
+            let command = Command::shell(line).max_children(settings.max_children);
+            let share = config.max_children_per_principal();
+            builder.agent(command.max_children_per_principal(share))
         }
         Some(Program::Http(url)) => {
             let agent = Http::new(url.as_str()).map_err(|error| anyhow!("agent: {error}"))?;

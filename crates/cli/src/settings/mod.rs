@@ -25,6 +25,7 @@ mod problem;
 mod remote;
 mod scalars;
 mod secret;
+mod shares;
 mod size;
 mod sources;
 mod table;

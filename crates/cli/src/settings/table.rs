@@ -145,6 +145,9 @@ settings! {
     child_idle_ttl: Time = Text("1h");
     /// Child processes at the same time; when it is reached, idle ones are stopped.
     max_children: Count<usize> = Text("64"), at_least "1";
+    /// Child processes of one principal at the same time; its other sessions wait for one of these.
+    max_children_per_principal: Maybe<Count<usize>> =
+        Absent("half of max_children; all of them without authentication"), at_least "1";
     /// Stays awake, for up to a millisecond, between calls that come one after the other to an agent or MCP
     /// server that answers that quickly. It halves their latency on small virtual machines, for time of a
     /// processor. A call that is answered within 200 µs is written down together with its answer: if the

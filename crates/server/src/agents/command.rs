@@ -86,12 +86,23 @@ impl Command {
         self.places = Places::new(count);
         self
     }
+
+    /// With at most so many of them for one principal, so that others have some left. To be said after
+    /// [`Command::max_children`].
+    #[must_use]
+    pub fn max_children_per_principal(mut self, count: usize) -> Self {
+        self.places = self.places.with_share(count);
+        self
+    }
 }
 
 #[async_trait]
 impl Agent for Command {
     async fn run(&self, seat: Seat) {
-        let Some(place) = self.places.take(&seat.orders).await else { return };
+        let Some(place) = self.places.take(&seat.start.record.about.principal, &seat.orders).await
+        else {
+            return;
+        };
         match Process::spawn(&self.program).await {
             Ok((process, pipes)) => talk(seat, place, process, pipes).await,
             Err(error) => {

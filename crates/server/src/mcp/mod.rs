@@ -30,7 +30,7 @@ pub mod parts;
 mod upstream;
 
 pub use gateway::Gateway;
-pub(crate) use gateway::{Book, uses_token};
+pub(crate) use gateway::{Book, handshake_too_large, uses_token};
 pub(crate) use hub::{Hub, Hubs, Present, Reading};
 
 /// The newest revision of MCP with sessions.

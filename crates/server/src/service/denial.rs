@@ -43,6 +43,8 @@ pub enum Denial {
     Superseded,
     /// The request itself is wrong.
     Invalid(Box<str>),
+    /// A part of the request is larger than it may be.
+    TooLarge(Box<str>),
     /// The id can be none, or is taken.
     IdInvalid(Box<str>),
     /// The caller may not do that.
@@ -107,6 +109,7 @@ impl Denial {
             Self::Busy { .. } => ErrorCode::ServerBusy,
             Self::Superseded => ErrorCode::SessionNotOwned,
             Self::Invalid(_) => ErrorCode::InvalidMessage,
+            Self::TooLarge(_) => ErrorCode::MessageTooLarge,
             Self::IdInvalid(_) => ErrorCode::IdInvalid,
             Self::Forbidden => ErrorCode::Unauthorized,
             Self::Unavailable => ErrorCode::DatabaseUnavailable,
@@ -129,9 +132,9 @@ impl Denial {
                 TokenProblem::Unknown => Reason::TokenMismatch,
                 TokenProblem::Reused => Reason::TokenReused,
             },
-            Self::State(StateProblem::NotAuthentic | StateProblem::TooLarge) | Self::Invalid(_) => {
-                Reason::InvalidToken
-            }
+            Self::State(StateProblem::NotAuthentic | StateProblem::TooLarge)
+            | Self::Invalid(_)
+            | Self::TooLarge(_) => Reason::InvalidToken,
             Self::State(StateProblem::Expired) => Reason::TokenExpired,
             Self::RateLimited { .. } => Reason::RateLimited,
             Self::Busy { .. } => Reason::ServerBusy,
@@ -178,7 +181,10 @@ impl Denial {
                 "The state is larger than max_state_bytes".into()
             }
             Self::RateLimited { .. } => "Too many attempts; try again later".into(),
-            Self::Busy { why, .. } | Self::Invalid(why) | Self::IdInvalid(why) => why.to_string(),
+            Self::Busy { why, .. }
+            | Self::Invalid(why)
+            | Self::TooLarge(why)
+            | Self::IdInvalid(why) => why.to_string(),
             Self::Superseded => "Another connection has taken the session over".into(),
             Self::Forbidden => "This credential does not allow that".into(),
             Self::Unavailable => "The database is unavailable; try again later".into(),
@@ -199,6 +205,7 @@ impl Denial {
             | Self::State(_)
             | Self::Superseded
             | Self::Invalid(_)
+            | Self::TooLarge(_)
             | Self::IdInvalid(_)
             | Self::Forbidden => None,
         }

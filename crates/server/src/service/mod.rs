@@ -48,6 +48,7 @@ pub(crate) use streams::after;
 
 use self::reconnect::Attempts;
 use crate::access::Caller;
+use crate::limits;
 use crate::sessions::Sessions;
 
 /// How the service treats its callers.
@@ -230,6 +231,7 @@ impl Service {
         client: &str,
         name: Option<&str>,
     ) -> Result<Record, Denial> {
+        check_client(client)?;
         self.check_room(visitor).await?;
         let (sessions, principal) = (self.sessions(), &visitor.caller.principal);
         let record = match name.filter(|_| self.inner.settings.client_session_ids) {
@@ -315,6 +317,16 @@ impl Service {
         }
         Ok(())
     }
+}
+
+/// Refuses a client that says too much of itself, over whatever transport.
+fn check_client(client: &str) -> Result<(), Denial> {
+    if client.len() > limits::CLIENT_BYTES {
+        let bytes = limits::CLIENT_BYTES;
+        let why = format!("What a client says of itself may have {bytes} bytes at most");
+        return Err(Denial::TooLarge(why.into()));
+    }
+    Ok(())
 }
 
 /// How long a client waits that found the server full or going down. It adds jitter of its own.

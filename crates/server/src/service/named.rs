@@ -1,15 +1,11 @@
 //! MCP sessions under names that their clients have chosen.
 
-use std::time::Duration;
-
 use rejoin_core::SessionId;
 use rejoin_core::record::{Kind, Record, Status};
 use rejoin_store::Failure;
 
 use super::{Denial, Service, Visitor, chosen_id};
-
-/// How long the name of a session that has just ended may be waited for: its server is being stopped.
-const LAST_RITES: Duration = Duration::from_secs(15);
+use crate::sessions::LAST_RITES;
 
 impl Service {
     /// Whether nobody has, or had, a session of this id.

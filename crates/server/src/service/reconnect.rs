@@ -422,6 +422,7 @@ impl Service {
             | Denial::State(_)
             | Denial::Superseded
             | Denial::Invalid(_)
+            | Denial::TooLarge(_)
             | Denial::IdInvalid(_)
             | Denial::Forbidden => match self.inner.attempts.failed(visitor, named, now) {
                 Ok(()) => denial,

@@ -96,7 +96,9 @@ fn status(denial: &Denial) -> StatusCode {
         Denial::Ended(_) => StatusCode::GONE,
         Denial::AlreadyAttached | Denial::Superseded => StatusCode::CONFLICT,
         Denial::Token(_) => StatusCode::UNAUTHORIZED,
-        Denial::State(StateProblem::TooLarge) => StatusCode::PAYLOAD_TOO_LARGE,
+        Denial::State(StateProblem::TooLarge) | Denial::TooLarge(_) => {
+            StatusCode::PAYLOAD_TOO_LARGE
+        }
         Denial::State(_) | Denial::Invalid(_) | Denial::IdInvalid(_) => StatusCode::BAD_REQUEST,
         Denial::RateLimited { .. } => StatusCode::TOO_MANY_REQUESTS,
         Denial::Busy { .. } | Denial::Unavailable => StatusCode::SERVICE_UNAVAILABLE,

@@ -35,6 +35,21 @@ async fn a_new_session_is_confirmed_and_its_events_are_numbered_from_one() {
 }
 
 #[tokio::test]
+async fn a_client_that_says_too_much_of_itself_gets_no_session_and_may_say_less() {
+    let server = Server::start(Setup::default()).await;
+    let mut client = server.connect().await;
+    let says = |bytes: usize| {
+        let content = json!({ "text": "x".repeat(bytes) });
+        json!({ "event": "user.create_session", "content": content })
+    };
+    client.send(says(16 * 1024)).await;
+    let refused = client.next().await;
+    assert_eq!(refused["metadata"]["error_code"], "MESSAGE_TOO_LARGE", "{refused}");
+    client.send(says(16 * 1000)).await;
+    assert_eq!(client.next().await["event"], "agent.session_created");
+}
+
+#[tokio::test]
 async fn a_client_that_comes_back_is_confirmed_replayed_to_told_and_then_live() {
     let server = Server::start(Setup::default()).await;
     let mut first = server.connect().await;

@@ -2,7 +2,6 @@
 
 use rejoin_core::InSeq;
 use rejoin_core::page::StoredEntry;
-use serde::Deserialize;
 
 use super::desk::{Closing, Desk};
 use super::pending::Pending;
@@ -72,6 +71,9 @@ impl Desk<'_> {
         if self.asks_too_early(in_seq) {
             let error =
                 RpcError::new(code::METHOD_NOT_FOUND, "this session begins with `initialize`");
+            return self.answer_error(in_seq, &error).await;
+        }
+        if let Some(error) = self.check_set_up(in_seq).filter(|_| !maybe_handed) {
             return self.answer_error(in_seq, &error).await;
         }
         self.tell_untold().await?;
@@ -144,27 +146,5 @@ impl Desk<'_> {
             }
         }
         Ok(())
-    }
-
-    /// Notes what a request that succeeded has set up.
-    pub(super) fn note_set_up(&mut self, pending: &Pending) {
-        #[derive(Default, Deserialize)]
-        struct Resource {
-            uri: String,
-        }
-        let params = pending.message.params().map(ToOwned::to_owned);
-        let uri = || pending.message.read_params::<Resource>().uri;
-        match pending.method() {
-            "logging/setLevel" => self.keeping.change().level = params,
-            "resources/subscribe" => {
-                if let Some(params) = params {
-                    self.keeping.change().subscriptions.insert(uri(), params);
-                }
-            }
-            "resources/unsubscribe" => {
-                self.keeping.change().subscriptions.remove(&uri());
-            }
-            _ => {}
-        }
     }
 }

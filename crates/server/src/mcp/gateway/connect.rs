@@ -59,7 +59,9 @@ impl Desk<'_> {
 
     async fn connect(&mut self, introduces: bool) -> Result<Result<(), Unreachable>, Closing> {
         let place = match &self.gateway.places {
-            Some(places) => Some(places.take(&self.orders).await.ok_or(Closing::Told)?),
+            Some(places) => {
+                Some(places.take(&self.principal, &self.orders).await.ok_or(Closing::Told)?)
+            }
             None => None,
         };
         self.annotations = None;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rejoin_core::limits::WAITING_PUBLICATIONS;
 use rejoin_core::page::{Body, StoredEntry};
 use rejoin_core::session::Publication;
-use rejoin_core::{InSeq, Seq, SessionId, Term};
+use rejoin_core::{InSeq, Principal, Seq, SessionId, Term};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -38,6 +38,8 @@ const BYTES_ON_THEIR_WAY: usize = 4 * 1024 * 1024;
 pub(super) struct Desk<'a> {
     pub(super) gateway: &'a Gateway,
     pub(super) session: SessionId,
+    /// Whose session it is.
+    pub(super) principal: Principal,
     pub(super) term: Term,
     pub(super) shared: Arc<Shared>,
     pub(super) hub: Arc<Hub>,
@@ -114,6 +116,7 @@ impl<'a> Desk<'a> {
         Self {
             gateway,
             session,
+            principal: start.record.about.principal.clone(),
             term: start.term,
             hub,
             shared,

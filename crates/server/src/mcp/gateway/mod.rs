@@ -29,6 +29,7 @@ mod questions;
 mod rerun;
 mod server_side;
 mod session_tools;
+mod set_up;
 mod unsent;
 mod waiting;
 
@@ -40,6 +41,7 @@ use async_trait::async_trait;
 
 pub use book::{Book, Handshake, Keeping, Question, Written};
 pub(crate) use session_tools::uses_token;
+pub(crate) use set_up::handshake_too_large;
 
 use self::desk::Desk;
 use super::upstream::{Child, Http, Upstream};
@@ -132,6 +134,14 @@ impl Gateway {
     #[must_use]
     pub fn max_children(mut self, count: usize) -> Self {
         self.places = self.places.map(|_| Places::new(count));
+        self
+    }
+
+    /// With at most so many of them for one principal, so that others have some left. To be said after
+    /// [`Gateway::max_children`].
+    #[must_use]
+    pub fn max_children_per_principal(mut self, count: usize) -> Self {
+        self.places = self.places.map(|places| places.with_share(count));
         self
     }
 

@@ -128,6 +128,11 @@ impl Requests {
         self.0.keys().next().copied().filter(|_| self.0.len() == 1)
     }
 
+    /// All of them, oldest first.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Pending> {
+        self.0.values()
+    }
+
     /// Their entries, oldest first.
     pub(super) fn entries(&self) -> Vec<InSeq> {
         self.0.keys().copied().collect()

@@ -9,8 +9,9 @@ use rejoin_core::record::Record;
 use rejoin_store::Query;
 use serde::{Deserialize, Serialize};
 
-use super::records::{RecordView, StatusWord};
+use super::records::{RecordView, StatusWord, shown_bytes};
 use super::request::{Params, page_size, session_id};
+use crate::limits;
 use crate::service::{Denial, Visitor};
 use crate::web::Front;
 use crate::web::answer::Failure;
@@ -65,15 +66,22 @@ async fn page(front: &Front, visitor: &Visitor, params: ListParams) -> Result<Li
     let now = front.service.now();
     let wanted =
         |record: &Record| params.status.is_none_or(|status| StatusWord::of(record, now) == status);
-    let (mut found, mut scanned) = (Vec::new(), 0);
+    let (mut found, mut scanned, mut bytes) = (Vec::new(), 0, 0);
     let next = loop {
         let read = front.service.list(visitor, query.clone()).await?;
         let (count, last) = (read.len(), read.last().map(|record| record.id().clone()));
-        found.extend(read.into_iter().filter(|record| wanted(record)));
         scanned += count;
-        if found.len() > limit {
-            found.truncate(limit);
-            break found.last().map(|record| record.id().clone());
+        let mut full = false;
+        for record in read.into_iter().filter(|record| wanted(record)) {
+            bytes += shown_bytes(&record);
+            full = found.len() == limit || (bytes > limits::LIST_BYTES && !found.is_empty());
+            if full {
+                break;
+            }
+            found.push(record);
+        }
+        if full {
+            break found.last().map(|record: &Record| record.id().clone());
         }
         if count < query.limit {
             break None;

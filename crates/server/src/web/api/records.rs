@@ -17,11 +17,8 @@ use super::request::{Named, Text, invalid};
 use super::tokens::minutes;
 use crate::service::{Denial, ending, transport_word};
 use crate::web::Front;
-use crate::web::answer::{Failure, too_large};
+use crate::web::answer::Failure;
 use crate::web::visitor::OverHttp;
-
-/// What a client may say of itself at most: it is in every record of every list.
-const MAX_CLIENT_BYTES: usize = 16 * 1024;
 
 /// A session as HTTP shows it.
 #[derive(Debug, Serialize)]
@@ -90,6 +87,13 @@ impl RecordView {
     }
 }
 
+/// What a record counts in a page of a list: at least what it takes as JSON, but for characters that are
+/// escaped.
+pub(super) fn shown_bytes(record: &Record) -> usize {
+    let about = &record.about;
+    512 + about.id.as_str().len() + about.principal.as_str().len() + about.client.len()
+}
+
 /// How a session ended, in a word.
 fn ended_reason(ending: &Ending) -> &'static str {
     match ending {
@@ -113,10 +117,6 @@ pub(super) async fn create(
     body: Text,
 ) -> Result<Response, Failure> {
     let client = client_in(body.object_if_any()?)?;
-    if client.len() > MAX_CLIENT_BYTES {
-        let sentence = format!("`client` is larger than {MAX_CLIENT_BYTES} bytes");
-        return Err(too_large(&sentence));
-    }
     let service = &front.service;
     let record = service.create(&visitor, Kind::Agent, &client, None).await?;
     let issued = service.issue(&record).await?;

@@ -12,8 +12,9 @@ use rejoin_core::{SessionId, Timestamp};
 use rejoin_store::Query;
 use serde::{Deserialize, Serialize};
 
-use super::records::{RecordView, StatusWord};
+use super::records::{RecordView, StatusWord, shown_bytes};
 use super::request::{MAX_PAGE, Params, invalid, page_size};
+use crate::limits;
 use crate::service::{Denial, Service, Visitor};
 use crate::web::Front;
 use crate::web::answer::Failure;
@@ -99,10 +100,14 @@ pub(super) async fn search(
         found.select_nth_unstable_by_key(end, latest_first);
     }
     found[..end].sort_unstable_by_key(latest_first);
-    let mut sessions = Vec::with_capacity(end - offset);
+    let (mut sessions, mut bytes) = (Vec::with_capacity(end - offset), 0);
     for (_, id) in &found[offset..end] {
         // One that has been forgotten since is not there any more.
         if let Some(record) = service.sessions().store().session(id).await.map_err(Denial::from)? {
+            bytes += shown_bytes(&record);
+            if bytes > limits::LIST_BYTES && !sessions.is_empty() {
+                break; // whoever wants more goes on from here with `offset`
+            }
             sessions.push(RecordView::of(&record, service.now()));
         }
     }

@@ -78,6 +78,9 @@ impl From<Denial> for McpFailure {
             Denial::Forbidden => {
                 (StatusCode::FORBIDDEN, RpcError::new(code::INVALID_REQUEST, sentence))
             }
+            Denial::TooLarge(_) => {
+                (StatusCode::PAYLOAD_TOO_LARGE, RpcError::new(code::INVALID_REQUEST, sentence))
+            }
             Denial::Token(_) | Denial::State(_) | Denial::Invalid(_) | Denial::IdInvalid(_) => {
                 (StatusCode::BAD_REQUEST, RpcError::new(code::INVALID_REQUEST, sentence))
             }

@@ -21,10 +21,11 @@ use super::request::{
     Accepts, Client, messages, named_session, not_acceptable, not_read, revision,
 };
 use super::{McpFailure, OVER, SESSION_ID, modern, sse};
+use crate::limits;
 use crate::mcp::logged::{Entry, StreamName};
 use crate::mcp::message::{Kind, Message, RequestId, read};
 use crate::mcp::own_words::{RpcError, code};
-use crate::mcp::{WITH_BATCHES, is_primed, uses_token};
+use crate::mcp::{WITH_BATCHES, handshake_too_large, is_primed, uses_token};
 use crate::random;
 use crate::service::{Denial, Service};
 use crate::sessions::Sessions;
@@ -116,6 +117,11 @@ async fn initialize(
     let Some(Kind::Request { id, .. }) = messages.first().map(Message::kind) else {
         return Err(McpFailure::bad("`initialize` is a request, so it has an id"));
     };
+    let said = messages[0].params().map_or(0, |params| params.get().len());
+    if said > limits::HANDSHAKE_BYTES {
+        let denial = Denial::TooLarge(handshake_too_large().into());
+        return Err(McpFailure::from(denial).answering(Some(id)));
+    }
     let hello: Hello<'_> = messages[0].read_params();
     let about = about(hello.client_info);
     let primed = is_primed(&hello.protocol_version);

@@ -27,6 +27,9 @@ const UNNOTICED: Duration = Duration::from_millis(20);
 /// How many broken calls wait at most; what breaks then is cancelled at once.
 const MOST_WAITING: usize = 10_000;
 
+/// How many equal ones.
+const MOST_EQUAL: usize = 1_000;
+
 /// What makes two requests the same call: who asks, and what.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct CallKey {
@@ -114,8 +117,12 @@ impl Broken {
         if calls.len() >= MOST_WAITING {
             return None;
         }
+        let same = calls.entry(key.clone()).or_default();
+        if same.len() >= MOST_EQUAL {
+            return None;
+        }
         let number = self.last.fetch_add(1, Ordering::Relaxed);
-        calls.entry(key.clone()).or_default().push_back((number, waiting));
+        same.push_back((number, waiting));
         Some(number)
     }
 
@@ -183,7 +190,7 @@ impl Attended {
     /// The client has its answer.
     pub(super) fn finish(&mut self) {
         if std::mem::take(&mut self.armed) && self.upstream().alone {
-            tokio::spawn(end(Arc::clone(&self.front), self.waiting.clone()));
+            self.front.service.sessions().end_and_forget(&self.execution().session);
         }
     }
 
@@ -275,10 +282,6 @@ async fn cancel(front: Arc<Front>, waiting: Waiting, reason: &'static str) {
     tracing::debug!(session = %execution.session, in_seq = %execution.in_seq, reason, "a call is cancelled");
     let _ = execution.cancel(sessions, reason).await; // or its session is over
     if upstream.alone {
-        end(front, waiting).await;
+        sessions.end_and_forget(&execution.session);
     }
-}
-
-async fn end(front: Arc<Front>, waiting: Waiting) {
-    let _ = front.service.sessions().end(&waiting.execution.session).await; // or its time runs out
 }

@@ -22,6 +22,7 @@ use super::server::Server;
 use super::shape::with_meta;
 use super::upstream::Upstream;
 use super::wire::meta;
+use crate::limits;
 use crate::mcp::message::{Message, RequestId, splice, with_member};
 use crate::mcp::own_words::{notification, request};
 use crate::random;
@@ -213,6 +214,12 @@ impl Subscribed {
         resources: &HashSet<String>,
     ) -> Result<Self, Denial> {
         let mut listened = upstream.begun.listened.lock().await;
+        let all: HashSet<&String> = listened.keys().chain(resources).collect();
+        let bytes: usize = all.iter().map(|uri| uri.len()).sum();
+        if all.len() > limits::SUBSCRIPTIONS || bytes > limits::SUBSCRIPTION_BYTES {
+            let why = "That many resources can't be listened to at once; listen to fewer";
+            return Err(Denial::TooLarge(why.into()));
+        }
         let (front, upstream) = (Arc::clone(front), upstream.clone());
         // What it has so far is given up with it if the rest is refused.
         let mut subscribed = Self { front, upstream: upstream.clone(), resources: HashSet::new() };
@@ -254,7 +261,7 @@ async fn leave(front: &Front, upstream: &Upstream, resources: HashSet<String>) {
         }
     }
     if upstream.alone {
-        let _ = front.service.sessions().end(upstream.record.id()).await;
+        front.service.sessions().end_and_forget(upstream.record.id());
     }
 }
 

@@ -72,7 +72,7 @@ pub(super) async fn discover(
         result["instructions"] = instructions.as_str().into();
     }
     if upstream.alone {
-        let _ = front.service.sessions().end(upstream.record.id()).await; // or its time runs out
+        front.service.sessions().end_and_forget(upstream.record.id());
     }
     let result = shape::result(&asked.method, server, &result.to_string());
     Ok(json_answer(&asked.id, &result))

@@ -114,7 +114,7 @@ impl Upstream {
             Ok(server) => Ok(Self { record, server, begun, alone }),
             Err(failure) => {
                 if alone {
-                    let _ = front.service.sessions().end(record.id()).await; // or its time runs out
+                    front.service.sessions().end_and_forget(record.id());
                 }
                 Err(failure)
             }
@@ -226,7 +226,8 @@ async fn introduce(front: &Arc<Front>, record: &Record, asked: &Asked) -> Result
 
 fn introduction(asked: &Asked) -> serde_json::Value {
     let nobody = json!({ "name": "rejoin", "version": env!("CARGO_PKG_VERSION") });
-    let client = asked.client.as_deref().and_then(|raw| serde_json::from_str(raw.get()).ok());
+    let client = asked.client.as_deref().map(|raw| about(Some(raw)));
+    let client = client.and_then(|client| serde_json::from_str(&client).ok());
     json!({
         "protocolVersion": NEWEST_REVISION,
         "capabilities": {

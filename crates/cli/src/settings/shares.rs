@@ -1,0 +1,16 @@
+//! What one principal may have of what the server has. Without authentication all callers are one
+//! principal, which may have all of it.
+
+use super::Config;
+
+/// What part of `max_children` one principal may have, unless it is set.
+const OF_CHILDREN: usize = 2;
+
+impl Config {
+    /// Children of one principal at the same time: half of all, so that others have some left.
+    pub(crate) fn max_children_per_principal(&self) -> usize {
+        let all = self.settings.max_children;
+        let share = if self.is_protected() { all.div_ceil(OF_CHILDREN) } else { all };
+        self.settings.max_children_per_principal.unwrap_or(share).min(all)
+    }
+}

@@ -1,0 +1,24 @@
+//! Bounds of what callers can make the server hold or send, in one place. Bounds of the protocol itself
+//! are in [`rejoin_core::limits`].
+
+/// Bytes that a client may say of itself when it creates a session: they stand in every record of every
+/// list.
+pub(crate) const CLIENT_BYTES: usize = 16 * 1024;
+
+/// Bytes of records in one page of a list, unless the first record alone is larger. A page that reaches
+/// this bound ends early and says where to go on.
+pub(crate) const LIST_BYTES: usize = 1024 * 1024;
+
+/// Bytes of the parameters of an MCP `initialize`: they are kept for as long as the session, to introduce
+/// the client to another server.
+pub(crate) const HANDSHAKE_BYTES: usize = 64 * 1024;
+
+/// Bytes of the parameters of `logging/setLevel`, which are kept like the handshake.
+pub(crate) const LEVEL_BYTES: usize = 1024;
+
+/// Subscriptions of one MCP session …
+pub(crate) const SUBSCRIPTIONS: usize = 1_000;
+
+/// … and bytes of their parameters in all: they are made again for another server, and are stored
+/// together whenever one changes.
+pub(crate) const SUBSCRIPTION_BYTES: usize = 256 * 1024;
