@@ -43,6 +43,24 @@ pub struct StoredEntry {
     pub body: Body,
 }
 
+/// Entries read from an in log, dealt with or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessagePage {
+    /// The entries, in order.
+    pub messages: Vec<StoredMessage>,
+    /// The session as of the moment they were read.
+    pub record: Record,
+}
+
+/// An entry for a reader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredMessage {
+    /// The entry.
+    pub entry: StoredEntry,
+    /// Whether the agent has dealt with it.
+    pub covered: bool,
+}
+
 /// A snapshot as the store gives it back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredSnapshot {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use rejoin_core::limits;
-pub use rejoin_core::page::{Body, Page, StoredEntry, StoredEvent, StoredSnapshot};
+pub use rejoin_core::page::{
+    Body, MessagePage, Page, StoredEntry, StoredEvent, StoredMessage, StoredSnapshot,
+};
 use rejoin_core::record::Record;
 use rejoin_core::state::{
     Ack, AckRefused, Append, AppendRefused, Appended, Attach, AttachRefused, Attached, Create,
@@ -153,6 +155,16 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<StoredEntry>, Unavailable>;
 
+    /// The entries of the in log after `after` that are held, dealt with or not, as many as fit, and the
+    /// record they belong to. Those that are dealt with are kept within the bounds of the session, in MCP
+    /// sessions not at all. Nothing if the session is unknown.
+    async fn messages(
+        &self,
+        id: &SessionId,
+        after: InSeq,
+        limit: PageLimit,
+    ) -> Result<Option<MessagePage>, Unavailable>;
+
     /// The agent's last state.
     async fn snapshot(&self, id: &SessionId) -> Result<Option<StoredSnapshot>, Unavailable>;
 
@@ -269,7 +281,7 @@ pub struct Parked {
     pub generation: Generation,
 }
 
-/// How much to read at once. At least one event is read, however large.
+/// How much to read at once. At least one event, or entry, is read, however large.
 #[derive(Clone, Copy, Debug)]
 pub struct PageLimit {
     /// At most so many events.
@@ -281,5 +293,12 @@ pub struct PageLimit {
 impl Default for PageLimit {
     fn default() -> Self {
         Self { events: limits::PAGE_EVENTS, bytes: limits::PAGE_BYTES }
+    }
+}
+
+impl PageLimit {
+    /// Whether one more fits after `read` of them, `bytes` being the sum with it.
+    pub(crate) fn has_room(&self, read: usize, bytes: usize) -> bool {
+        read == 0 || (read < self.events && bytes <= self.bytes)
     }
 }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use rejoin_core::limits::LogBounds;
+use rejoin_core::log::Entry;
 use rejoin_core::record::{Record, Status};
 use rejoin_core::state::{
     self, Ack, AckRefused, Append, AppendRefused, Appended, Attach, AttachRefused, Attached,
@@ -19,8 +20,8 @@ use rejoin_core::{InSeq, Principal, Seq, SessionId, Term, Timestamp};
 
 use crate::audit::{AuditPage, AuditQuery, AuditRecord};
 use crate::contract::{
-    Body, CreateRefused, Due, Failure, Page, PageLimit, Query, Store, StoredEntry, StoredEvent,
-    StoredSnapshot, Unavailable,
+    Body, CreateRefused, Due, Failure, MessagePage, Page, PageLimit, Query, Store, StoredEntry,
+    StoredEvent, StoredMessage, StoredSnapshot, Unavailable,
 };
 use crate::measure::Measurements;
 use crate::relief;
@@ -297,6 +298,27 @@ impl Store for MemoryStore {
         Ok(entries.unwrap_or_default())
     }
 
+    async fn messages(
+        &self,
+        id: &SessionId,
+        after: InSeq,
+        limit: PageLimit,
+    ) -> Result<Option<MessagePage>, Unavailable> {
+        self.view(id, |session| {
+            let (mut messages, mut bytes) = (Vec::new(), 0);
+            for (in_seq, entry, covered) in session.inbox.all_after(after) {
+                bytes += entry.size as usize;
+                if !limit.has_room(messages.len(), bytes) {
+                    break;
+                }
+                let Entry { kind, at, body, .. } = entry;
+                let entry = StoredEntry { in_seq, kind: *kind, at: *at, body: Arc::clone(body) };
+                messages.push(StoredMessage { entry, covered });
+            }
+            MessagePage { messages, record: session.record() }
+        })
+    }
+
     async fn snapshot(&self, id: &SessionId) -> Result<Option<StoredSnapshot>, Unavailable> {
         let snapshot = self.view(id, |session| {
             let snapshot = session.snapshot.as_ref()?;
@@ -397,7 +419,8 @@ impl Store for MemoryStore {
         }
         for session in inner.sessions.values_mut() {
             let (bounds, settled) = (session.bounds(&self.bounds), session.grows_old());
-            if session.out.has_outlived(&bounds, settled, now) {
+            let messages = session.has_outlived_messages(&self.bounds, now);
+            if messages || session.out.has_outlived(&bounds, settled, now) {
                 let had = held(session);
                 session.settle(&self.bounds, now);
                 self.measurements.holds(had, held(session));

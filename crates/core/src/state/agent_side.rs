@@ -203,6 +203,7 @@ impl<B> SessionState<B> {
         for in_seq in append.answered {
             self.inbox.answer(in_seq);
         }
+        self.keep_messages_of_agents();
         if let Some(digest) = append.key {
             self.remember_key(digest, append.first, append.now);
         }

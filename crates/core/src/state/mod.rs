@@ -55,7 +55,7 @@ pub struct SessionState<B> {
     pub tokens: Tokens,
     /// The out log.
     pub out: OutLog<B>,
-    /// The in log, as far as the agent's state does not cover it.
+    /// The in log: what the agent's state does not cover, and what is kept of the rest.
     pub inbox: Inbox<B>,
     /// The message ids that were entered before.
     pub seen: Seen,
@@ -159,7 +159,22 @@ impl<B> SessionState<B> {
     /// change is durable, or before where it is certain that only older events go.
     pub fn settle(&mut self, bounds: &LogBounds, now: Timestamp) -> Trimmed {
         let (settled, bounds) = (self.grows_old(), self.bounds(bounds));
+        self.inbox.trim(&bounds, now);
         self.out.trim(&bounds, settled, now)
+    }
+
+    /// Whether a message that is dealt with has outlived its retention, or is over the bounds.
+    pub fn has_outlived_messages(&self, bounds: &LogBounds, now: Timestamp) -> bool {
+        self.inbox.has_outlived(&self.bounds(bounds), now)
+    }
+
+    /// Messages that are dealt with are kept for whoever reads the conversation; in an MCP session nobody
+    /// does.
+    fn keep_messages_of_agents(&mut self) {
+        match self.about.kind {
+            Kind::Agent => {}
+            Kind::Mcp => self.inbox.forget_kept(),
+        }
     }
 
     /// Everything up to here is acked, or stands in the state. The state of an MCP session stands for no

@@ -184,6 +184,7 @@ fn go_on<B>(restore: Restore<B>, contents: Option<Contents<B>>) -> SessionState<
     let held = new.snapshot.as_ref().map(|held| covers(&held.mark));
     if held.is_none_or(|held| held < covers(&mark)) {
         new.inbox.cover_up_to(mark.in_seq);
+        new.keep_messages_of_agents();
         let NewSnapshot { size, body } = restore.state;
         new.snapshot = Some(Snapshot { mark, size, body });
     }

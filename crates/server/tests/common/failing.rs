@@ -14,8 +14,8 @@ use rejoin::core::state::{
 use rejoin::core::{InSeq, Principal, Seq, SessionId, Term, Timestamp};
 use rejoin::store::audit::{AuditPage, AuditQuery, AuditRecord};
 use rejoin::store::{
-    Body, CreateRefused, Due, Failure, MemoryStore, Page, PageLimit, Query, Store, StoredEntry,
-    StoredEvent, StoredSnapshot, Unavailable,
+    Body, CreateRefused, Due, Failure, MemoryStore, MessagePage, Page, PageLimit, Query, Store,
+    StoredEntry, StoredEvent, StoredSnapshot, Unavailable,
 };
 use tokio::sync::Semaphore;
 
@@ -179,6 +179,15 @@ impl Store for FailingStore {
     ) -> Result<Vec<StoredEntry>, Unavailable> {
         self.works()?;
         self.inner.entries(id, after, limit).await
+    }
+    async fn messages(
+        &self,
+        id: &SessionId,
+        after: InSeq,
+        limit: PageLimit,
+    ) -> Result<Option<MessagePage>, Unavailable> {
+        self.works()?;
+        self.inner.messages(id, after, limit).await
     }
     async fn read_kept(
         &self,

@@ -239,6 +239,9 @@ impl Survivor<'_> {
                     let head = Head::Entry { key, in_seq, at, kind, size, digest, deadline: None };
                     let to = body.moved_to(&batch.row, batch.records.put(&head, self.record.body));
                     self.moved(Moved::Entry(in_seq), to, batch);
+                    if session.state.inbox.was_answered_early(in_seq) {
+                        batch.records.put(&Head::Answered { key, in_seq }, &[]);
+                    }
                     batch.has_ids |= digest.is_some();
                 } else if let Some(message) = message {
                     batch.records.put(&Head::Seen { key, message }, &[]);
@@ -260,7 +263,7 @@ impl Survivor<'_> {
             }
             // What these say is said by a note when the row goes.
             Head::Cover { .. } | Head::Note { .. } => {}
-            // Its entry was in this row or an older one, and was not written again.
+            // Its entry was in this row or an older one. If it was written again, so was this.
             Head::Answered { .. } => {}
         }
     }

@@ -86,8 +86,8 @@ use self::shared::Shared;
 use self::slot::{Session, Touches, Trace};
 use crate::audit::{AuditPage, AuditQuery, AuditRecord};
 use crate::contract::{
-    Body, CreateRefused, Due, Early, Failure, Page, PageLimit, Parked, Query, Store, StoredEntry,
-    StoredEvent, StoredSnapshot, Unavailable,
+    Body, CreateRefused, Due, Early, Failure, MessagePage, Page, PageLimit, Parked, Query, Store,
+    StoredEntry, StoredEvent, StoredSnapshot, Unavailable,
 };
 use crate::measure::Measurements;
 use crate::relief;
@@ -385,6 +385,18 @@ impl Store for EmbeddedStore {
         match self.view(id, |session| read::entries(session, after, limit))? {
             Some(entries) => self.fetch(entries).await,
             None => Ok(Vec::new()),
+        }
+    }
+
+    async fn messages(
+        &self,
+        id: &SessionId,
+        after: InSeq,
+        limit: PageLimit,
+    ) -> Result<Option<MessagePage>, Unavailable> {
+        match self.view(id, |session| read::messages(session, after, limit))? {
+            Some(messages) => self.fetch(messages).await.map(Some),
+            None => Ok(None),
         }
     }
 

@@ -14,7 +14,9 @@ use super::limits;
 use super::piece::Piece;
 use super::schema;
 use super::slot::Session;
-use crate::contract::{Body, Page, PageLimit, StoredEntry, StoredEvent, StoredSnapshot};
+use crate::contract::{
+    Body, MessagePage, Page, PageLimit, StoredEntry, StoredEvent, StoredMessage, StoredSnapshot,
+};
 
 /// Connections for reading, opened as needed.
 #[derive(Debug)]
@@ -174,6 +176,30 @@ pub(super) fn entries(session: &Session, after: InSeq, limit: usize) -> Found<Ve
 impl Bodies for Vec<StoredEntry> {
     fn bodies(&mut self) -> impl Iterator<Item = &mut Body> {
         self.iter_mut().map(|entry| &mut entry.body)
+    }
+}
+
+/// The committed entries after `after` that are held, dealt with or not, as many as fit.
+pub(super) fn messages(session: &Session, after: InSeq, limit: PageLimit) -> Found<MessagePage> {
+    let record = session.record();
+    let (mut messages, mut bytes) = (Vec::new(), 0);
+    let mut collect = Collect::default();
+    let held = session.inbox().all_after(after);
+    for (in_seq, entry, covered) in held.take_while(|(in_seq, ..)| *in_seq <= record.in_head) {
+        bytes += entry.size as usize;
+        if !limit.has_room(messages.len(), bytes) {
+            break;
+        }
+        let body = collect.body(&entry.body);
+        let entry = StoredEntry { in_seq, kind: entry.kind, at: entry.at, body };
+        messages.push(StoredMessage { entry, covered });
+    }
+    collect.found(MessagePage { messages, record })
+}
+
+impl Bodies for MessagePage {
+    fn bodies(&mut self) -> impl Iterator<Item = &mut Body> {
+        self.messages.iter_mut().map(|message| &mut message.entry.body)
     }
 }
 

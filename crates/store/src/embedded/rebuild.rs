@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rejoin_core::InSeq;
 use rejoin_core::log::{Entry, Inbox, OutLog, Remembered, RememberedKey, Seen, SeenKeys};
-use rejoin_core::record::Status;
+use rejoin_core::record::{Kind, Status};
 use rejoin_core::state::{SessionState, Snapshot};
 
 use super::journal::{Head, Key};
@@ -166,8 +166,13 @@ impl<'a, 'j> Rebuild<'a, 'j> {
         entries.sort_by_key(|(in_seq, _)| *in_seq); // stable: of two, the one written later is first
         entries.dedup_by_key(|(in_seq, _)| *in_seq);
         let numbers = &self.stored.numbers;
-        entries.retain(|(n, _)| *n > numbers.covered && !self.answered.contains(n));
-        Inbox::of_waiting(numbers.in_head, entries)
+        let waits = |(n, _): &(InSeq, _)| *n > numbers.covered && !self.answered.contains(n);
+        let (waiting, kept): (Vec<_>, Vec<_>) = entries.into_iter().partition(waits);
+        let mut inbox = Inbox::of_waiting(numbers.in_head, waiting);
+        if self.stored.about.kind == Kind::Agent {
+            kept.into_iter().for_each(|(in_seq, entry)| inbox.keep(in_seq, entry));
+        }
+        inbox
     }
 
     fn finish_seen(&mut self) -> Seen {

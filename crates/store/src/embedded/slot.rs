@@ -186,13 +186,15 @@ impl Session {
         self.packed().map_or(self.state.out.bytes(), PackedLog::bytes) as u64
     }
 
-    /// Whether its oldest event is settled and has outlived the retention.
+    /// Whether its oldest event is settled, or its oldest message dealt with, and has outlived the retention.
     pub(super) fn has_outlived(&self, bounds: &LogBounds, now: Timestamp) -> bool {
+        let messages = self.state.has_outlived_messages(bounds, now);
         let (settled, bounds) = (self.state.grows_old(), self.state.bounds(bounds));
-        match self.packed() {
-            Some(packed) => packed.has_outlived(&bounds, settled, now),
-            None => self.state.out.has_outlived(&bounds, settled, now),
-        }
+        messages
+            || match self.packed() {
+                Some(packed) => packed.has_outlived(&bounds, settled, now),
+                None => self.state.out.has_outlived(&bounds, settled, now),
+            }
     }
 
     /// Makes the out log whole.
@@ -311,7 +313,7 @@ impl Session {
     /// Whether any body belongs to it.
     pub(super) fn has_bodies(&self) -> bool {
         let SessionState { out, inbox, snapshot, .. } = &self.state;
-        !out.is_empty() || inbox.waiting() > 0 || snapshot.is_some()
+        !out.is_empty() || !inbox.is_empty() || snapshot.is_some()
     }
 
     /// Lets all bodies leave memory. They must have been committed.

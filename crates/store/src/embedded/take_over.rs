@@ -81,6 +81,7 @@ impl TakeOver<'_> {
         }
         let was_attached = state.vitals.attached.map(|_| state.vitals.generation);
         state.recover(recovery);
+        state.inbox.trim(&state.bounds(bounds), recovery.now);
         // What was trimmed without a note is in the journal still.
         let (settled, own) = (state.grows_old(), state.bounds(bounds));
         if session.packed().is_some_and(|packed| packed.is_over(&own, settled, recovery.now)) {

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use rejoin_core::limits::WAITING_ENTRIES;
 use rejoin_core::log::EntryKind;
-use rejoin_core::record::Ending;
+use rejoin_core::record::{Ending, Kind};
 use rejoin_core::state::{Append, Enter, EnterRefused, Entered, Stale};
 use rejoin_core::{InSeq, SessionId};
 use tokio::task::JoinSet;
 
-use super::World;
 use super::world::{A_MOMENT, KEEP, body, refusal, session_id};
-use crate::{Failure, StoredEntry};
+use super::{BOUNDS, World};
+use crate::{Failure, PageLimit, StoredEntry};
 
 pub async fn messages_are_numbered_from_one_and_come_back_in_order(mut world: World) {
     let id = world.session().await;
@@ -186,6 +186,66 @@ pub async fn covered_entries_are_gone_and_covering_only_grows(world: World) {
     }
     let record = world.record(&id).await;
     assert_eq!((record.in_head, record.covered), (InSeq::new(3), InSeq::new(3)));
+}
+
+/// Both logs can be read: a page that was loaded again shows the questions too.
+pub async fn messages_that_are_dealt_with_can_be_read_within_the_bounds(mut world: World) {
+    let id = world.session().await;
+    for text in ["a", "b", "c"] {
+        world.say(&id, text).await;
+    }
+    cover(&world, &id, 2).await;
+    let read = async |world: &World| {
+        let page = world.store.messages(&id, InSeq::ZERO, PageLimit::default()).await;
+        let messages = page.unwrap().unwrap().messages.into_iter();
+        messages.map(|message| (message.entry.in_seq.get(), message.covered)).collect::<Vec<_>>()
+    };
+    assert_eq!(read(&world).await, [(1, true), (2, true), (3, false)]);
+    for number in 4..=20 {
+        world.say(&id, "more").await;
+        cover(&world, &id, number).await;
+    }
+    let last: Vec<_> = (21 - BOUNDS.events as u64..=20).map(|number| (number, true)).collect();
+    assert_eq!(read(&world).await, last);
+    world.wait(BOUNDS.retention);
+    world.say(&id, "later").await;
+    cover(&world, &id, 20).await;
+    assert_eq!(read(&world).await, [(21, false)]);
+}
+
+/// They are requests of programs, and large: nobody reads them as a conversation.
+pub async fn messages_of_an_mcp_session_are_not_kept(world: World) {
+    let mut create = world.creating();
+    create.about.kind = Kind::Mcp;
+    let id = world.store.create(create).await.unwrap().id().clone();
+    world.say(&id, "a").await;
+    world.say(&id, "b").await;
+    answer(&world, &id, 2).await;
+    cover(&world, &id, 1).await;
+    let page = world.store.messages(&id, InSeq::ZERO, PageLimit::default()).await;
+    assert_eq!(page.unwrap().unwrap().messages, []);
+}
+
+pub async fn messages_come_in_pages(world: World) {
+    let id = world.session().await;
+    for text in ["a", "bb", "ccc", "dddd"] {
+        world.say(&id, text).await;
+    }
+    cover(&world, &id, 2).await;
+    let read = async |after, events, bytes| {
+        let page = world.store.messages(&id, InSeq::new(after), PageLimit { events, bytes }).await;
+        let page = page.unwrap().unwrap();
+        assert_eq!(page.record.in_head, InSeq::new(4));
+        page.messages.iter().map(|message| message.entry.in_seq.get()).collect::<Vec<_>>()
+    };
+    assert_eq!(read(0, 9, 99).await, [1, 2, 3, 4]);
+    assert_eq!(read(1, 2, 99).await, [2, 3]);
+    assert_eq!(read(0, 9, 3).await, [1, 2]);
+    assert_eq!(read(3, 9, 1).await, [4], "a single one may be larger");
+    assert!(read(4, 9, 9).await.is_empty());
+    let unknown = session_id("unknown");
+    let page = world.store.messages(&unknown, InSeq::ZERO, PageLimit::default()).await;
+    assert_eq!(page, Ok(None));
 }
 
 pub async fn an_entry_that_is_answered_before_an_older_one_is_gone(world: World) {

@@ -233,6 +233,9 @@ suite! {
             an_entry_that_is_answered_before_an_older_one_is_gone,
             entries_behind_one_that_waits_for_long_do_not_fill_the_log,
             covering_beyond_the_last_entry_stops_there,
+            messages_that_are_dealt_with_can_be_read_within_the_bounds,
+            messages_of_an_mcp_session_are_not_kept,
+            messages_come_in_pages,
             messages_come_back_as_they_were_given,
         }
         listing {
@@ -324,6 +327,7 @@ suite! {
             an_agent_that_named_an_entry_is_known_to_name_them,
             idempotency_keys_are_still_known,
             messages_are_still_known,
+            messages_that_are_dealt_with_can_still_be_read,
             an_attached_session_comes_back_parked_under_its_generation,
             leases_are_void_and_the_next_holder_gets_the_next_term,
             nothing_expires_in_the_first_minute,

@@ -43,6 +43,30 @@ pub async fn acknowledged_events_are_there_and_are_numbered_on_from(mut world: W
     assert_eq!(world.seqs(&id).await, [1, 2, 3, 4]);
 }
 
+/// Also those that were answered before an older one, however often the journal is written anew.
+pub async fn messages_that_are_dealt_with_can_still_be_read(mut world: World) {
+    let id = world.session().await;
+    for text in ["a", "b", "c", "d"] {
+        world.say(&id, text).await;
+    }
+    let covers = Append { covers: Some(InSeq::new(1)), ..world.appending(&id).await };
+    world.store.append(&id, covers).await.unwrap();
+    let answers = Append { answered: vec![InSeq::new(3)], ..world.appending(&id).await };
+    world.store.append(&id, answers).await.unwrap();
+    let before = world.store.messages(&id, InSeq::ZERO, ALL).await.unwrap().unwrap().messages;
+    let covered: Vec<bool> = before.iter().map(|message| message.covered).collect();
+    assert_eq!(covered, [true, false, true, false]);
+    for _ in 0..3 {
+        world.crash().await;
+        let after = world.store.messages(&id, InSeq::ZERO, ALL).await.unwrap().unwrap().messages;
+        assert_eq!(after, before);
+        assert_eq!(world.waiting(&id).await, [2, 4]);
+    }
+    let new = world.store.restore(world.restoring(&id, 0, 1)).await.unwrap().id().clone();
+    let after = world.store.messages(&new, InSeq::ZERO, ALL).await.unwrap().unwrap().messages;
+    assert_eq!(after, before);
+}
+
 pub async fn kept_results_are_there_after_a_crash(mut world: World) {
     let id = world.session().await;
     answer(&world, &id, "first").await;
