@@ -1,7 +1,7 @@
 //! What clients send, as it is stored in the in log and handed to the agent.
 
 use rejoin_core::MessageId;
-use rejoin_core::log::MessageDigest;
+use rejoin_core::log::{EntryKind, MessageDigest};
 use rejoin_core::page::Body;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -42,6 +42,14 @@ impl EntryBody {
     /// The content as JSON; `null` if there is none.
     pub(crate) fn content_json(&self) -> &str {
         self.content.as_deref().map_or("null", RawValue::get)
+    }
+}
+
+/// The event by which agents and readers know an entry.
+pub(crate) fn event_name(kind: EntryKind) -> &'static str {
+    match kind {
+        EntryKind::Message => "user.message",
+        EntryKind::Cancel => "user.cancel",
     }
 }
 

@@ -80,6 +80,76 @@ async fn an_agent_that_falls_behind_makes_senders_wait() {
 }
 
 #[tokio::test]
+async fn messages_can_be_read_whether_the_agent_has_dealt_with_them_or_not() {
+    let web = Setup::open().start().await;
+    let (id, _) = web.create().await;
+    let path = format!("/api/sessions/{id}/messages");
+    let none = web.get(&path).send().await.expect(200);
+    assert_eq!(none, json!({ "messages": [], "last_in_seq": 0 }));
+    for (id, content) in [("m1", json!({ "text": "first" })), ("m2", json!("second"))] {
+        let message = json!({ "content": content, "message_id": id });
+        web.post(&path).json(&message).send().await.expect(200);
+    }
+    web.publish(&id, json!({ "event": "a.b", "in_seq": 1 })).await;
+    let answer = web.get(&path).send().await;
+    assert_eq!(answer.header("cache-control"), Some("no-store"));
+    let mut both = answer.expect(200);
+    for message in both["messages"].as_array_mut().unwrap() {
+        let at = message.as_object_mut().unwrap().remove("timestamp").unwrap();
+        assert!(word(&at).ends_with('Z'), "{at}");
+    }
+    let expected = json!({
+        "messages": [
+            { "in_seq": 1, "message_id": "m1", "event": "user.message",
+              "content": { "text": "first" }, "covered": true },
+            { "in_seq": 2, "message_id": "m2", "event": "user.message",
+              "content": "second", "covered": false },
+        ],
+        "last_in_seq": 2,
+    });
+    assert_eq!(both, expected);
+    let rest = web.get(&format!("{path}?after=1")).send().await.expect(200);
+    assert_eq!((&rest["messages"][0]["in_seq"], &rest["last_in_seq"]), (&json!(2), &json!(2)));
+    web.get(&format!("{path}?after=x")).send().await.expect(400);
+    web.get("/api/sessions/sess_unknown/messages").send().await.expect(404);
+}
+
+#[tokio::test]
+async fn a_reader_of_messages_can_wait_for_the_next() {
+    let web = Setup::open().start().await;
+    let (id, _) = web.create().await;
+    let path = format!("/api/sessions/{id}/messages");
+    let waiting = web.get(&format!("{path}?wait=60s")).send();
+    let sending = async {
+        tokio::task::yield_now().await;
+        web.post(&path).json(&json!({ "content": "hello" })).send().await.expect(200);
+    };
+    let (page, ()) = tokio::join!(waiting, sending);
+    assert_eq!(page.expect(200)["messages"][0]["content"], "hello");
+}
+
+#[tokio::test]
+async fn pages_of_messages_are_bounded_in_bytes_and_miss_nothing() {
+    let web = Setup::open().start().await;
+    let (id, _) = web.create().await;
+    let path = format!("/api/sessions/{id}/messages");
+    for _ in 0..5 {
+        web.post(&path).json(&json!({ "content": "x".repeat(100_000) })).send().await.expect(200);
+    }
+    let (mut after, mut pages) = (0, Vec::new());
+    loop {
+        let page = web.get(&format!("{path}?after={after}")).send().await.expect(200);
+        let messages = page["messages"].as_array().unwrap();
+        if messages.is_empty() {
+            break;
+        }
+        pages.push(messages.len());
+        after = page["last_in_seq"].as_u64().unwrap();
+    }
+    assert_eq!(pages, [2, 2, 1]);
+}
+
+#[tokio::test]
 async fn a_state_is_exported_sealed_and_never_cached() {
     let web = Setup::open().start().await;
     let (id, _) = web.create().await;

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use rejoin_core::MessageId;
-use rejoin_core::log::EntryKind;
 use rejoin_core::page::StoredEntry;
 use rejoin_core::session::Publication;
 use rejoin_store::Unavailable;
@@ -17,7 +16,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::agent::{Agent, Seat};
-use crate::entry::EntryBody;
+use crate::entry::{EntryBody, event_name};
 use crate::outward::BadUrl;
 use crate::post::Client;
 
@@ -121,14 +120,10 @@ async fn cover(seat: &Seat, entry: &StoredEntry) -> Result<Delivered, Unavailabl
 }
 
 fn delivery(seat: &Seat, entry: &StoredEntry, state: Option<&[u8]>) -> Vec<u8> {
-    let event = match entry.kind {
-        EntryKind::Message => "user.message",
-        EntryKind::Cancel => "user.cancel",
-    };
     let body = EntryBody::for_agent(&entry.body);
     let delivery = Delivery {
         session_id: seat.session().as_str(),
-        event,
+        event: event_name(entry.kind),
         message_id: body.message_id.as_ref().map(MessageId::as_str),
         in_seq: entry.in_seq.get(),
         content: body.content.as_deref(),

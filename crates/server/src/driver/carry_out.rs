@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rejoin_core::lifetime::Verdict;
 use rejoin_core::page::StoredEntry;
-use rejoin_core::record::Ending;
+use rejoin_core::record::{Ending, Kind};
 use rejoin_core::resume::Gap;
 use rejoin_core::session::{Input, LeaveReason, Output, PublishRefused, Published, Tell, Ticket};
 use rejoin_core::state::{
@@ -147,6 +147,7 @@ impl Driver {
         let (sender, told) = oneshot::channel();
         let early = Early { told: sender, in_company: self.agent_is_asked() };
         let (kind, at, body) = (enter.kind, enter.now, Body::clone(&enter.body));
+        let readable = self.session.record().about.kind == Kind::Agent;
         self.reads.push(async move {
             match told.await {
                 Ok(in_seq) => {
@@ -158,7 +159,12 @@ impl Driver {
         self.client_lane.join(async move {
             let answer = shared.store.enter_early(&id, enter, early).await;
             match flatten(answer, EnterRefused::Ended(Ending::Closed)) {
-                Ok(answer) => Done::Happened(Input::EnterAnswered { ticket, from, answer }),
+                Ok(answer) => {
+                    if readable && answer.is_ok() {
+                        shared.watches.stir(&id);
+                    }
+                    Done::Happened(Input::EnterAnswered { ticket, from, answer })
+                }
                 Err(unavailable) => Done::Failed(unavailable),
             }
         });

@@ -8,9 +8,9 @@ use rejoin_core::record::{Kind, Record};
 use rejoin_core::resume::{self, Asked, Gap, Resume};
 use rejoin_core::session::{Publication, Published};
 use rejoin_core::state::Entered;
-use rejoin_core::{Epoch, Seq, SessionId};
+use rejoin_core::{Epoch, InSeq, Seq, SessionId};
 use rejoin_store::audit::{AuditPage, AuditQuery};
-use rejoin_store::{PageLimit, StoredEvent};
+use rejoin_store::{MessagePage, PageLimit, StoredEvent};
 use tokio::time::{Instant, timeout_at};
 
 use super::{Denial, Phase, Service, Visitor};
@@ -185,6 +185,34 @@ impl Service {
             };
             if observed.is_news() || timeout_at(deadline, more).await != Ok(true) {
                 return Ok(observed);
+            }
+        }
+    }
+
+    /// What was sent to a session's agent after a place, as far as it is held; if there is nothing, waits for
+    /// something as long as `patience` lasts and the server does not close.
+    pub async fn await_messages(
+        &self,
+        visitor: &Visitor,
+        id: &SessionId,
+        after: InSeq,
+        patience: Duration,
+    ) -> Result<MessagePage, Denial> {
+        let deadline = Instant::now() + patience;
+        let mut watch = self.sessions().watch(id); // before looking: nothing falls in between
+        let mut phase = self.phase();
+        loop {
+            agents_only(&self.active(visitor, id).await?)?;
+            let page = self.sessions().store().messages(id, after, PageLimit::default()).await?;
+            let page = page.ok_or(Denial::NotFound)?;
+            let more = async {
+                tokio::select! {
+                    _ = watch.stirred() => true,
+                    _ = phase.wait_for(|phase| *phase == Phase::Closing) => false,
+                }
+            };
+            if !page.messages.is_empty() || timeout_at(deadline, more).await != Ok(true) {
+                return Ok(page);
             }
         }
     }

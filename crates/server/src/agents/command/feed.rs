@@ -2,7 +2,6 @@
 
 use std::io;
 
-use rejoin_core::log::EntryKind;
 use rejoin_core::page::StoredEntry;
 use rejoin_core::{InSeq, MessageId, SessionId, Timestamp};
 use serde::Serialize;
@@ -12,7 +11,7 @@ use tokio::sync::watch;
 
 use crate::agent::{Inbox, Orders, Start};
 use crate::clock::Clock;
-use crate::entry::EntryBody;
+use crate::entry::{EntryBody, event_name};
 
 /// A line for the child: the envelope of the protocol, with what belongs to the event.
 #[derive(Serialize)]
@@ -89,13 +88,16 @@ fn start_line(start: &Start, now: Timestamp) -> String {
 }
 
 fn entry_line(session: &SessionId, entry: &StoredEntry) -> String {
-    let event = match entry.kind {
-        EntryKind::Message => "user.message",
-        EntryKind::Cancel => "user.cancel",
-    };
     let body = EntryBody::for_agent(&entry.body);
     let message_id = body.message_id.as_ref().map(MessageId::as_str);
-    line(event, session, entry.at, Some(entry.in_seq), message_id, body.content.as_deref())
+    line(
+        event_name(entry.kind),
+        session,
+        entry.at,
+        Some(entry.in_seq),
+        message_id,
+        body.content.as_deref(),
+    )
 }
 
 fn end_line(session: &SessionId, now: Timestamp) -> String {
@@ -123,6 +125,8 @@ fn line(
 
 #[cfg(test)]
 mod tests {
+    use rejoin_core::log::EntryKind;
+
     use super::*;
 
     fn entry(kind: EntryKind, body: &str) -> String {

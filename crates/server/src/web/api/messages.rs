@@ -1,16 +1,21 @@
 //! The in log and the agent's state over HTTP.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use rejoin_core::{MessageId, SessionId};
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse as _, Response};
+use rejoin_core::{InSeq, MessageId, SessionId};
+use rejoin_store::{MessagePage, StoredMessage};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::request::{Named, Text};
-use crate::entry::EntryBody;
+use super::request::{Named, Params, Text, patience};
+use crate::access::Unauthorized;
+use crate::entry::{EntryBody, event_name};
 use crate::random;
 use crate::service::{Denial, Include};
 use crate::web::Front;
@@ -46,6 +51,58 @@ pub(super) async fn send(
         "in_seq": entered.in_seq.get(),
         "duplicate": entered.duplicate,
     })))
+}
+
+/// Where a reader stands, and how long it waits.
+#[derive(Debug, Deserialize)]
+pub(super) struct ReadParams {
+    after: Option<u64>,
+    wait: Option<String>,
+}
+
+/// `GET /sessions/{id}/messages`: a page of what was sent to the agent after a place, as far as it is held.
+pub(super) async fn read(
+    OverHttp(visitor): OverHttp,
+    State(front): State<Arc<Front>>,
+    Named(id): Named,
+    Params(params): Params<ReadParams>,
+) -> Result<Response, Failure> {
+    let (service, wait) = (&front.service, patience(params.wait.as_deref())?);
+    let wait = visitor.patience(wait, service.now()).ok_or(Unauthorized)?;
+    let after = InSeq::new(params.after.unwrap_or_default());
+    let page = service.await_messages(&visitor, &id, after, wait).await?;
+    // It may have waited for as long as its credential was good.
+    visitor.patience(wait, service.now()).ok_or(Unauthorized)?;
+    Ok(([(CONTENT_TYPE, "application/json")], view(&page, after)).into_response())
+}
+
+/// A page as JSON. What clients sent is JSON already, and is not read again. `last_in_seq` is where to go on:
+/// the last message of the page, or if it is empty the last that there is.
+fn view(page: &MessagePage, after: InSeq) -> String {
+    let mut text = String::from(r#"{"messages":["#);
+    for (index, message) in page.messages.iter().enumerate() {
+        text.push_str(if index == 0 { "" } else { "," });
+        push(&mut text, message);
+    }
+    let last = page.messages.last().map(|message| message.entry.in_seq);
+    let last = last.unwrap_or(page.record.in_head.max(after));
+    let written = write!(text, r#"],"last_in_seq":{last}}}"#);
+    debug_assert!(written.is_ok(), "a string takes everything");
+    text
+}
+
+fn push(text: &mut String, StoredMessage { entry, covered }: &StoredMessage) {
+    let body = EntryBody::for_agent(&entry.body);
+    let id = body.message_id.as_ref().map(MessageId::as_str);
+    let (event, content) = (event_name(entry.kind), body.content_json());
+    let written = write!(
+        text,
+        r#"{{"in_seq":{},"message_id":{},"event":"{event}","content":{content},"timestamp":"{}","covered":{covered}}}"#,
+        entry.in_seq,
+        Value::from(id),
+        entry.at,
+    );
+    debug_assert!(written.is_ok(), "a string takes everything");
 }
 
 /// An id for a message whose sender gave it none.

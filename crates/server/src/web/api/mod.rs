@@ -88,7 +88,7 @@ fn session_routes() -> [(&'static str, MethodRouter<Arc<Front>>); 13] {
         ("/{id}/token", get(tokens::issue).post(tokens::issue)),
         ("/{id}/reconnect", post(tokens::reconnect)),
         ("/{id}/events", get(events::read).post(events::publish)),
-        ("/{id}/messages", post(messages::send)),
+        ("/{id}/messages", get(messages::read).post(messages::send)),
         ("/{id}/state", post(messages::export)),
     ]
 }

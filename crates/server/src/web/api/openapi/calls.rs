@@ -80,6 +80,13 @@ pub(super) fn of_sessions() -> Vec<Call> {
     let publish = call("post", "/{id}/events", "Publish events", (200, "Published"), CHANGE);
     let send =
         call("post", "/{id}/messages", "Send a message to the agent", (200, "Entered"), CHANGE);
+    let messages = call(
+        "get",
+        "/{id}/messages",
+        "Read what was sent to the agent",
+        (200, "MessagePage"),
+        LOOK,
+    );
     let export =
         call("post", "/{id}/state", "Export the agent's state, sealed", (200, "State"), CHANGE);
     let read = call("get", "/{id}/events", "Read events, or follow them", (200, "EventPage"), LOOK);
@@ -101,6 +108,7 @@ pub(super) fn of_sessions() -> Vec<Call> {
         Call { body: Body::Required("Presented"), ..reconnect },
         Call { parameters: reading(), streams: true, ..read },
         Call { body: Body::Required("Events"), parameters: vec![idempotency_key()], ..publish },
+        Call { parameters: reading_messages(), ..messages },
         Call { body: Body::Required("Message"), ..send },
         Call { body: Body::Optional("Wanted"), ..export },
     ]
@@ -176,19 +184,33 @@ fn searching() -> Vec<Parameter> {
     ]
 }
 
-/// Where a reader stands, and how long it waits.
-fn reading() -> Vec<Parameter> {
-    let seq = json!({ "type": "integer", "minimum": 0, "maximum": u64::MAX, "default": 0 });
-    let wait = json!({
+/// Where a reader of messages stands, and how long it waits.
+fn reading_messages() -> Vec<Parameter> {
+    vec![
+        Parameter::query("after", "The last in_seq that the reader has.", position()),
+        Parameter::query("wait", "How long to wait if there is nothing.", wait()),
+    ]
+}
+
+fn position() -> Value {
+    json!({ "type": "integer", "minimum": 0, "maximum": u64::MAX, "default": 0 })
+}
+
+fn wait() -> Value {
+    json!({
         "type": "string",
         "pattern": r"^(0|[0-9]{1,4}ms|[1-5]?[0-9]s|60s|[01]m)$",
         "default": "0s",
-    });
+    })
+}
+
+/// Where a reader stands, and how long it waits.
+fn reading() -> Vec<Parameter> {
     let event_id = json!({ "type": "string", "pattern": r"^([A-Za-z0-9_-]{1,32}:[0-9]{1,18})?$" });
     vec![
-        Parameter::query("after", "The last seq that the reader has.", seq),
+        Parameter::query("after", "The last seq that the reader has.", position()),
         Parameter::query("epoch", "The epoch that it counts in.", json!({ "type": "string" })),
-        Parameter::query("wait", "How long to wait if there is nothing.", wait),
+        Parameter::query("wait", "How long to wait if there is nothing.", wait()),
         Parameter::header("Last-Event-ID", "The id of the last event of a stream.", event_id),
     ]
 }

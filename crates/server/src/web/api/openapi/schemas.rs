@@ -70,11 +70,25 @@ fn answers() -> Vec<(&'static str, Value)> {
                 ("duplicate", json!({ "type": "boolean" })),
             ]),
         ),
+        ("StoredMessage", object(&stored_message())),
+        ("MessagePage", object(&[("messages", list("StoredMessage")), ("last_in_seq", count())])),
         ("State", object(&state())),
         ("AuditRecord", object(&audit_record())),
         ("AuditPage", object(&[("records", list("AuditRecord")), ("next", or_null(count()))])),
         ("Failure", failure()),
         ("Document", json!({ "type": "object", "required": ["openapi", "paths"] })),
+    ]
+}
+
+/// A message that was sent to the agent.
+fn stored_message() -> Vec<(&'static str, Value)> {
+    vec![
+        ("in_seq", count()),
+        ("message_id", or_null(message_id())),
+        ("event", json!({ "type": "string", "enum": ["user.message", "user.cancel"] })),
+        ("content", json!({})),
+        ("timestamp", text()),
+        ("covered", json!({ "type": "boolean" })),
     ]
 }
 
