@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 use clap::{ArgMatches, Command};
 
-use self::settings::{Config, Environment, Flags, check_config};
+use self::settings::{Config, Environment, Flags, Sources, check_config};
 
 /// Memory is taken on one thread and given back on another all the time here, between callers and the
 /// store's writer: the system's allocator takes half as long again to open a store.
@@ -32,13 +32,13 @@ fn main() -> ExitCode {
     let matches = command().get_matches();
     let (name, matches) = matches.subcommand().unwrap_or(("serve", &matches));
     match name {
-        "check-config" => with_config(matches, |config| {
+        "check-config" => with_config(matches, |config, _| {
             say(&check_config(&config));
             ExitCode::SUCCESS
         }),
         "keys" => {
             let (name, matches) = matches.subcommand().unwrap_or(("list", matches));
-            with_config(matches, |config| {
+            with_config(matches, |config, _| {
                 finish(keys::run(name, matches, &config).map(|t| say(&t)))
             })
         }
@@ -60,9 +60,10 @@ fn command() -> Command {
         .subcommands(commands::all())
 }
 
-fn with_config(matches: &ArgMatches, run: impl FnOnce(Config) -> ExitCode) -> ExitCode {
-    match Config::load(&Flags::from_matches(matches), &Environment::of_process()) {
-        Ok(config) => run(config),
+fn with_config(matches: &ArgMatches, run: impl FnOnce(Config, Sources) -> ExitCode) -> ExitCode {
+    let sources = Sources::new(Flags::from_matches(matches), Environment::of_process());
+    match sources.load() {
+        Ok(config) => run(config, sources),
         Err(problems) => {
             complain(&problems.to_string());
             ExitCode::from(WRONG_SETTINGS)
@@ -70,7 +71,7 @@ fn with_config(matches: &ArgMatches, run: impl FnOnce(Config) -> ExitCode) -> Ex
     }
 }
 
-fn serve(config: Config) -> ExitCode {
+fn serve(config: Config, sources: Sources) -> ExitCode {
     let settings = &config.settings;
     let telemetry = match telemetry::open(settings) {
         Ok(telemetry) => telemetry,
@@ -80,7 +81,7 @@ fn serve(config: Config) -> ExitCode {
         complain(&format!("the log can't be started: {error}"));
         return ExitCode::from(FAILED);
     }
-    let outcome = serve::run(config);
+    let outcome = serve::run(&config, sources);
     if let Some(telemetry) = telemetry {
         telemetry.finish();
     }

@@ -24,18 +24,19 @@ use tokio::runtime::Handle;
 use self::health::Health;
 use self::opening::{Opened, open_store};
 use self::reload::Reload;
+use crate::access::Authenticator;
 use crate::listener::Listener;
-use crate::settings::{self, Config, Secret, Settings};
+use crate::settings::{self, Config, Secret, Settings, Sources};
 use crate::{keys, tls};
 
 /// Runs until it is told to stop, or the store fails.
-pub(crate) fn run(config: Config) -> Result<()> {
+pub(crate) fn run(config: &Config, sources: Sources) -> Result<()> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     if std::env::var_os("TOKIO_WORKER_THREADS").is_none() {
         runtime.worker_threads(workers());
     }
     let runtime = runtime.enable_all().build().context("the runtime can't be started")?;
-    runtime.block_on(serve(&config))
+    runtime.block_on(serve(config, sources))
 }
 
 /// A processor is left to the thread that writes: every answer waits for it, and it must not wait for one.
@@ -52,7 +53,7 @@ fn processors() -> usize {
     thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
-async fn serve(config: &Config) -> Result<()> {
+async fn serve(config: &Config, sources: Sources) -> Result<()> {
     let settings = &config.settings;
     let mut stop = signals::Stop::listen()?;
     let clock = Clock::start();
@@ -86,9 +87,10 @@ async fn serve(config: &Config) -> Result<()> {
     let current = keys.clone();
     let service_settings = front::service_settings(settings);
     let service = Service::new(sessions, Arc::new(move || current.current()), service_settings);
-    let routes = front::routes(config, service.clone(), &health)?;
+    let access = Authenticator::open(&config.access)?;
+    let routes = front::routes(config, &access, service.clone(), &health);
     greet(&listener, &about, settings)?;
-    let reload = tokio::spawn(Reload::listen(keys, tls)?.run());
+    let reload = tokio::spawn(Reload::listen(keys, tls, access, sources)?.run());
     let server = tokio::spawn(front::serve(listener, routes, Arc::clone(&health)));
 
     let outcome = tokio::select! {

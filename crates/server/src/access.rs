@@ -1,7 +1,10 @@
 //! Who is calling. How that is proved is for the embedder to choose; what follows from it is decided
 //! by those who know the sessions, on every operation.
 
-use rejoin_core::{Principal, Timestamp};
+use rejoin_core::Principal;
+use tokio::sync::watch;
+
+use crate::clock::WallTime;
 
 /// A caller, as authentication established it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,22 +16,94 @@ pub struct Caller {
     /// Whether it may publish events into sessions.
     pub publish: bool,
     /// When its credential runs out: a connection that came with it is closed then.
-    pub until: Option<Timestamp>,
+    pub until: Option<WallTime>,
+    /// What the credential is known by, if it can be revoked before it runs out.
+    pub credential: Option<CredentialId>,
 }
 
-/// The credential is missing or no good. Which of the two, and why, is nobody's business.
+/// Identifies a credential, or the key that signed it, without revealing either. Two that differ have
+/// different ids.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CredentialId(pub [u8; 16]);
+
+/// Without the bytes: they may be the beginning of a hash.
+impl std::fmt::Debug for CredentialId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("CredentialId(…)")
+    }
+}
+
+/// Why a credential was rejected. For logs, metrics and the audit trail; the caller is not told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CredentialFault {
+    /// There is none.
+    Missing,
+    /// It can't be read: not a bearer token, two credentials in one request, not a JSON web token.
+    Malformed,
+    /// No key here is that key, or has signed that token.
+    UnknownKey,
+    /// Its time is over.
+    Expired,
+    /// Its time has not begun.
+    NotYetValid,
+    /// It is made by another issuer.
+    Issuer,
+    /// It is made for another audience.
+    Audience,
+    /// It names no principal that can be one.
+    Subject,
+}
+
+impl CredentialFault {
+    /// As logs, metrics and the audit trail spell it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Missing => "missing",
+            Self::Malformed => "malformed",
+            Self::UnknownKey => "unknown_key",
+            Self::Expired => "expired",
+            Self::NotYetValid => "not_yet_valid",
+            Self::Issuer => "issuer",
+            Self::Audience => "audience",
+            Self::Subject => "subject",
+        }
+    }
+}
+
+/// The credential is missing or no good. The sentence does not say which of the two, or why: that is in
+/// `fault`, for the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("say who you are: send an API key or a token as `Authorization: Bearer …` or `X-API-Key`")]
-pub struct Unauthorized;
+pub struct Unauthorized {
+    /// Why.
+    pub fault: CredentialFault,
+}
+
+impl From<CredentialFault> for Unauthorized {
+    fn from(fault: CredentialFault) -> Self {
+        Self { fault }
+    }
+}
 
 /// Finds out who is calling.
 pub trait Authenticate: Send + Sync + 'static {
     /// The caller behind a credential, which is secret: it belongs in no log and no error.
-    fn authenticate(&self, credential: &str, now: Timestamp) -> Result<Caller, Unauthorized>;
+    fn authenticate(&self, credential: &str, now: WallTime) -> Result<Caller, Unauthorized>;
 
     /// The caller that has no credential, where that is allowed.
     fn without_credential(&self) -> Result<Caller, Unauthorized> {
-        Err(Unauthorized)
+        Err(CredentialFault::Missing.into())
+    }
+
+    /// Whether the credential that this caller came with has not been revoked since. If it has, its
+    /// connections are closed.
+    fn is_current(&self, _caller: &Caller) -> bool {
+        true
+    }
+
+    /// Changes when [`Authenticate::is_current`] may have. A closed channel never changes.
+    fn revocations(&self) -> watch::Receiver<u64> {
+        watch::channel(0).1
     }
 }
 
@@ -38,12 +113,18 @@ pub struct Open;
 
 impl Open {
     fn anonymous() -> Caller {
-        Caller { principal: Principal::anonymous(), admin: false, publish: true, until: None }
+        Caller {
+            principal: Principal::anonymous(),
+            admin: false,
+            publish: true,
+            until: None,
+            credential: None,
+        }
     }
 }
 
 impl Authenticate for Open {
-    fn authenticate(&self, _: &str, _: Timestamp) -> Result<Caller, Unauthorized> {
+    fn authenticate(&self, _: &str, _: WallTime) -> Result<Caller, Unauthorized> {
         Ok(Self::anonymous())
     }
 

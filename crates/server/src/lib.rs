@@ -75,10 +75,10 @@ pub use rejoin_core as core;
 /// Where sessions are kept: [`rejoin_store`].
 pub use rejoin_store as store;
 
-pub use access::{Authenticate, Caller, Open, Unauthorized};
+pub use access::{Authenticate, Caller, CredentialFault, CredentialId, Open, Unauthorized};
 pub use agent::{Agent, Saying, Seat, Start, Voice};
 pub use attachment::{Attachment, Line, Posted, Told};
-pub use clock::Clock;
+pub use clock::{Clock, WallClock, WallTime};
 pub use entry::EntryBody;
 pub use error::{AttachError, CreateError, EndError, Gone, PublishError};
 pub use hook::{CleanedUp, Cleanup, Lifecycle, SessionHook};

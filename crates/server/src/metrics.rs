@@ -15,6 +15,7 @@ use prometheus_client::registry::Registry;
 use rejoin_core::codes::Reason;
 use rejoin_store::{Distribution, Measurements};
 
+use crate::access::CredentialFault;
 use crate::agents::AgentCounts;
 use crate::hook::Lifecycle;
 
@@ -43,6 +44,12 @@ struct Change {
     change: &'static str,
 }
 
+/// Why a credential was rejected.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Rejection {
+    reason: &'static str,
+}
+
 /// Seconds, from a blink to a day away.
 pub(crate) const AWAY: [f64; 12] =
     [0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1_800.0, 7_200.0, 86_400.0];
@@ -68,6 +75,7 @@ pub(crate) struct Metrics {
     pub(crate) lost_events: Counter,
     sessions: Family<InState, Gauge>,
     changes: Family<Change, Counter>,
+    rejections: Family<Rejection, Counter>,
     /// Clients attached at this moment.
     pub(crate) attached: Gauge,
     /// WebSocket connections open at this moment, attached or not.
@@ -96,6 +104,7 @@ impl Metrics {
             lost_events: Counter::default(),
             sessions: Family::default(),
             changes: Family::default(),
+            rejections: Family::default(),
             attached: Gauge::default(),
             connections: Gauge::default(),
             working: Gauge::default(),
@@ -146,6 +155,11 @@ impl Metrics {
             "Steps in the lives of sessions: made, attached, parked, ended",
             self.changes.clone(),
         );
+        registry.register(
+            "credentials_rejected",
+            "Credentials that were rejected, by why",
+            self.rejections.clone(),
+        );
         registry.register("connections", "WebSocket connections", self.connections.clone());
         registry.register("sessions_working", "Sessions with work under way", self.working.clone());
         registry.register("sessions_expired", "Sessions whose time ran out", self.expired.clone());
@@ -168,6 +182,11 @@ impl Metrics {
         if reason == Reason::Reconnected {
             self.successes.get_or_create(&Over { transport }).inc();
         }
+    }
+
+    /// A credential was rejected.
+    pub(crate) fn credential_rejected(&self, fault: CredentialFault) {
+        self.rejections.get_or_create(&Rejection { reason: fault.as_str() }).inc();
     }
 
     /// A session has taken a step in its life.
@@ -325,6 +344,7 @@ mod tests {
         metrics.attached.set(2);
         metrics.changed(Lifecycle::Created);
         metrics.parked();
+        metrics.credential_rejected(CredentialFault::Expired);
         let store = Measurements::default();
         store.committed(Duration::from_millis(3), 7);
         let text = metrics.encode(5, &AgentCounts::default(), Some(&store));
@@ -339,6 +359,7 @@ mod tests {
             "rejoin_events_lost_total 1",
             r#"rejoin_session_changes_total{change="created"} 1"#,
             r#"rejoin_session_changes_total{change="parked"} 1"#,
+            r#"rejoin_credentials_rejected_total{reason="expired"} 1"#,
             r#"rejoin_store_commit_seconds_bucket{le="0.002"} 0"#,
             r#"rejoin_store_commit_seconds_bucket{le="0.005"} 1"#,
             "rejoin_store_commit_requests_count 1",

@@ -14,11 +14,11 @@ use common::{policy, until};
 use rejoin::core::lifetime::OnDisconnect;
 use rejoin::core::limits::LogBounds;
 use rejoin::core::record::{Record, Transport};
-use rejoin::core::{Generation, SessionId, Timestamp};
+use rejoin::core::{Generation, SessionId};
 use rejoin::service::ServiceSettings;
 use rejoin::store::MemoryStore;
 use rejoin::web::{McpSettings, WebSettings};
-use rejoin::{Authenticate, Caller, Unauthorized};
+use rejoin::{Authenticate, Caller, Unauthorized, WallTime};
 use serde_json::{Value, json};
 
 const NAME: &str = "the-session-of-my-agent-1";
@@ -347,7 +347,7 @@ async fn a_stream_with_nothing_to_say_says_so_and_ends_with_its_server() {
 struct Fleeting;
 
 impl Authenticate for Fleeting {
-    fn authenticate(&self, credential: &str, now: Timestamp) -> Result<Caller, Unauthorized> {
+    fn authenticate(&self, credential: &str, now: WallTime) -> Result<Caller, Unauthorized> {
         let until = Some(now + Duration::from_millis(50));
         Ok(Caller { until, ..KeysOfTests.authenticate(credential, now)? })
     }

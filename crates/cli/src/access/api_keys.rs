@@ -1,39 +1,78 @@
-//! API keys. Only their hashes are here, and each of them is looked at for every call.
+//! API keys. Only their hashes are here, and each of them is looked at for every call. They can be
+//! replaced while the server runs.
 
-use rejoin::core::{Principal, Timestamp};
-use rejoin::{Authenticate, Caller, Unauthorized};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use rejoin::core::Principal;
+use rejoin::{Authenticate, Caller, CredentialFault, CredentialId, Unauthorized, WallTime};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
+use tokio::sync::watch;
 
 use crate::settings::ApiKey;
 
 /// Knows callers by their keys.
 #[derive(Debug)]
-pub(super) struct ApiKeys(Vec<(ApiKey, Caller)>);
+pub(super) struct ApiKeys {
+    keys: RwLock<Arc<[(ApiKey, Caller)]>>,
+    changed: watch::Sender<u64>,
+}
 
 impl ApiKeys {
     pub(super) fn new(keys: &[ApiKey]) -> Self {
-        let caller = |key: &ApiKey| Caller {
-            principal: Principal::new(&key.principal),
-            admin: key.admin,
-            publish: key.publish,
-            until: None,
-        };
-        Self(keys.iter().map(|key| (key.clone(), caller(key))).collect())
+        Self { keys: RwLock::new(callers(keys)), changed: watch::Sender::new(0) }
     }
+
+    /// Puts these keys in the place of the old ones.
+    pub(super) fn replace(&self, keys: &[ApiKey]) {
+        *self.keys.write().unwrap_or_else(PoisonError::into_inner) = callers(keys);
+        self.changed.send_modify(|changes| *changes += 1);
+    }
+
+    fn current(&self) -> Arc<[(ApiKey, Caller)]> {
+        Arc::clone(&self.keys.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn callers(keys: &[ApiKey]) -> Arc<[(ApiKey, Caller)]> {
+    let caller = |key: &ApiKey| Caller {
+        principal: Principal::new(&key.principal),
+        admin: key.admin,
+        publish: key.publish,
+        until: None,
+        credential: Some(credential_id(key)),
+    };
+    keys.iter().map(|key| (key.clone(), caller(key))).collect()
+}
+
+/// Of the hash of the key's hash, which tells nothing about either.
+fn credential_id(key: &ApiKey) -> CredentialId {
+    let hash: [u8; 32] = Sha256::digest(key.sha256).into();
+    let mut id = [0; 16];
+    id.copy_from_slice(&hash[..16]);
+    CredentialId(id)
 }
 
 impl Authenticate for ApiKeys {
     /// How long it takes tells neither how much of a key was right nor whose it was.
-    fn authenticate(&self, credential: &str, _: Timestamp) -> Result<Caller, Unauthorized> {
+    fn authenticate(&self, credential: &str, _: WallTime) -> Result<Caller, Unauthorized> {
         let hash: [u8; 32] = Sha256::digest(credential).into();
-        let mut found = None;
-        for (key, caller) in &self.0 {
+        let (mut found, keys) = (None, self.current());
+        for (key, caller) in &*keys {
             if bool::from(key.sha256.ct_eq(&hash)) {
                 found = Some(caller);
             }
         }
-        found.cloned().ok_or(Unauthorized)
+        found.cloned().ok_or(CredentialFault::UnknownKey.into())
+    }
+
+    /// A key that lost a right, or has another principal now, was revoked and granted anew.
+    fn is_current(&self, caller: &Caller) -> bool {
+        self.current().iter().any(|(_, known)| known == caller)
+    }
+
+    fn revocations(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
     }
 }
 
@@ -53,7 +92,7 @@ mod tests {
             key("two", "bob", true, false),
             key("three", "bob", false, false),
         ]);
-        let now = Timestamp::from_millis(1);
+        let now = WallTime::from_millis(1);
         let who = |credential| {
             let caller = keys.authenticate(credential, now).ok()?;
             assert_eq!(caller.until, None);
@@ -66,6 +105,22 @@ mod tests {
             assert_eq!(who(wrong), None);
         }
         assert!(keys.without_credential().is_err());
+    }
+
+    #[test]
+    fn callers_of_a_removed_or_changed_key_are_no_longer_current() {
+        let keys = ApiKeys::new(&[key("old", "ann", false, true), key("new", "ann", false, true)]);
+        let now = WallTime::from_millis(1);
+        let (old, new) =
+            (keys.authenticate("old", now).unwrap(), keys.authenticate("new", now).unwrap());
+        let revocations = keys.revocations();
+        keys.replace(&[key("new", "ann", false, true)]);
+        assert!(revocations.has_changed().unwrap());
+        assert!(!keys.is_current(&old), "another key of the same principal does not count");
+        assert!(keys.is_current(&new));
+        assert!(keys.authenticate("old", now).is_err());
+        keys.replace(&[key("new", "ann", false, false)]);
+        assert!(!keys.is_current(&new), "it may not publish any more");
     }
 
     #[test]

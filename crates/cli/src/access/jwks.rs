@@ -5,15 +5,17 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use rejoin::core::Timestamp;
+use rejoin::CredentialId;
 use ring::{hmac, signature};
 use serde::Deserialize;
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use tokio::sync::watch;
 
 use crate::stamp::Stamp;
 
@@ -28,6 +30,7 @@ const MIN_RSA_BYTES: usize = 2048 / 8;
 pub(super) struct VerifyingKey {
     id: Option<String>,
     material: Material,
+    credential_id: CredentialId,
 }
 
 #[derive(Debug)]
@@ -41,7 +44,20 @@ enum Material {
 impl VerifyingKey {
     /// The shared secret as HS256 key.
     pub(super) fn shared(secret: &[u8]) -> Self {
-        Self { id: None, material: Material::Hs256(hmac::Key::new(hmac::HMAC_SHA256, secret)) }
+        Self::new(None, Material::Hs256(hmac::Key::new(hmac::HMAC_SHA256, secret)), secret)
+    }
+
+    /// A key, told from others by the bytes it is made of.
+    fn new(id: Option<String>, material: Material, bytes: &[u8]) -> Self {
+        let hash: [u8; 32] = Sha256::digest(Sha256::digest(bytes)).into();
+        let mut credential_id = [0; 16];
+        credential_id.copy_from_slice(&hash[..16]);
+        Self { id, material, credential_id: CredentialId(credential_id) }
+    }
+
+    /// What tokens that it signed are known by.
+    pub(super) fn credential_id(&self) -> CredentialId {
+        self.credential_id
     }
 
     /// Whether a token that names this algorithm and, perhaps, this key can be meant for it.
@@ -75,6 +91,15 @@ impl VerifyingKey {
 }
 
 impl Material {
+    /// What it is made of, unless it is secret.
+    fn public_bytes(&self) -> Vec<u8> {
+        match self {
+            Self::Hs256(_) => Vec::new(),
+            Self::Rs256 { n, e } => [&n[..], e].concat(),
+            Self::Es256 { point } | Self::EdDsa { point } => point.clone(),
+        }
+    }
+
     /// The names of its one algorithm; EdDSA with this curve has two (RFC 9864).
     fn algorithms(&self) -> &'static [&'static str] {
         match self {
@@ -127,7 +152,8 @@ impl Jwk {
         };
         let allowed = self.alg.as_deref().is_none_or(|alg| material.algorithms().contains(&alg));
         let to_sign = self.purpose.as_deref().is_none_or(|purpose| purpose == "sig");
-        (allowed && to_sign).then(|| VerifyingKey { id: self.kid.clone(), material })
+        let bytes = material.public_bytes();
+        (allowed && to_sign).then(|| VerifyingKey::new(self.kid.clone(), material, &bytes))
     }
 }
 
@@ -151,6 +177,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<VerifyingKey>> {
 pub(super) struct JwksFile {
     path: PathBuf,
     state: Mutex<State>,
+    changed: watch::Sender<u64>,
 }
 
 #[derive(Debug)]
@@ -158,33 +185,58 @@ struct State {
     keys: Arc<[VerifyingKey]>,
     /// How the file looked when it was last read, well or not.
     seen: Option<Stamp>,
-    looked: Timestamp,
+    /// When it was last looked at, by the monotonic clock: the wall clock may go back by a day.
+    looked: Instant,
 }
 
 impl JwksFile {
     /// Reads the file at `path`.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let seen = Stamp::of(path).ok();
-        let state = State { keys: read(path)?, seen, looked: Timestamp::default() };
-        Ok(Self { path: path.to_owned(), state: Mutex::new(state) })
+        let state = State { keys: read(path)?, seen, looked: Instant::now() };
+        let changed = watch::Sender::new(0);
+        Ok(Self { path: path.to_owned(), state: Mutex::new(state), changed })
     }
 
     /// The keys that are good now. A new file that can't be used leaves the old ones good, and is told
     /// of once.
-    pub(super) fn keys(&self, now: Timestamp) -> Arc<[VerifyingKey]> {
+    pub(super) fn keys(&self) -> Arc<[VerifyingKey]> {
+        self.keys_at(Instant::now())
+    }
+
+    /// The same at some moment.
+    pub(super) fn keys_at(&self, now: Instant) -> Arc<[VerifyingKey]> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if now.since(state.looked) >= LOOK_EVERY {
+        if now.saturating_duration_since(state.looked) >= LOOK_EVERY {
             state.looked = now;
             let seen = Stamp::of(&self.path).ok();
             if seen != state.seen {
                 state.seen = seen;
                 match read(&self.path) {
-                    Ok(keys) => state.keys = keys,
+                    Ok(keys) => self.replace(&mut state, keys),
                     Err(error) => tracing::error!("the old keys of callers stay: {error:#}"),
                 }
             }
         }
         Arc::clone(&state.keys)
+    }
+
+    /// Reads the file now.
+    pub(super) fn reload(&self) -> Result<()> {
+        let keys = read(&self.path)?;
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        self.replace(&mut state, keys);
+        Ok(())
+    }
+
+    /// Changes when other keys are good.
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    fn replace(&self, state: &mut State, keys: Arc<[VerifyingKey]>) {
+        state.keys = keys;
+        self.changed.send_modify(|changes| *changes += 1);
     }
 }
 

@@ -1,5 +1,4 @@
-//! JSON web tokens. Every check is here, and one that fails says nothing: why a token was refused is
-//! nobody's business.
+//! JSON web tokens. Every check is here. Which one failed is told to the operator, not to the caller.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,10 +6,11 @@ use std::time::Duration;
 use anyhow::Result;
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use rejoin::core::{Principal, Timestamp};
-use rejoin::{Authenticate, Caller, Unauthorized};
+use rejoin::core::Principal;
+use rejoin::{Authenticate, Caller, CredentialFault, CredentialId, Unauthorized, WallTime};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
+use tokio::sync::watch;
 
 use super::jwks::{JwksFile, VerifyingKey};
 use crate::settings::{self, JwtKey, is_principal};
@@ -82,48 +82,84 @@ impl WebTokens {
         Ok(Self { issuer: jwt.issuer.clone(), audience: jwt.audience.clone(), keys })
     }
 
-    /// The claims of a token, if its signature is good.
-    fn verified(&self, token: &str, now: Timestamp) -> Option<Claims> {
-        if token.len() > MAX_TOKEN_BYTES {
-            return None;
+    /// Reads the file with public keys again, if there is one.
+    pub(super) fn reload(&self) -> Result<()> {
+        match &self.keys {
+            Keys::Shared(_) => Ok(()),
+            Keys::Public(file) => file.reload(),
         }
-        let (signed, signature) = token.rsplit_once('.')?;
-        let (header, claims) = signed.split_once('.')?;
-        let header: Header = decode(header)?;
-        if header.crit.is_some() {
-            return None;
-        }
-        let signature = BASE64_URL_SAFE_NO_PAD.decode(signature).ok()?;
-        let keys = match &self.keys {
+    }
+
+    fn keys(&self) -> Arc<[VerifyingKey]> {
+        match &self.keys {
             Keys::Shared(keys) => Arc::clone(keys),
-            Keys::Public(file) => file.keys(now),
-        };
-        let id = header.kid.as_deref();
+            Keys::Public(file) => file.keys(),
+        }
+    }
+
+    /// The claims of a token, if its signature is good, and the key that made it.
+    fn verified(&self, token: &str) -> Result<(Claims, CredentialId), CredentialFault> {
+        let malformed = CredentialFault::Malformed;
+        if token.len() > MAX_TOKEN_BYTES {
+            return Err(malformed);
+        }
+        let (signed, signature) = token.rsplit_once('.').ok_or(malformed)?;
+        let (header, claims) = signed.split_once('.').ok_or(malformed)?;
+        let header: Header = decode(header).ok_or(malformed)?;
+        if header.crit.is_some() {
+            return Err(malformed);
+        }
+        let signature = BASE64_URL_SAFE_NO_PAD.decode(signature).map_err(|_| malformed)?;
+        let (keys, id) = (self.keys(), header.kid.as_deref());
         let mut candidates = keys.iter().filter(|key| key.suits(&header.alg, id));
-        candidates.any(|key| key.has_signed(signed.as_bytes(), &signature)).then_some(())?;
-        decode(claims)
+        let signer = candidates.find(|key| key.has_signed(signed.as_bytes(), &signature));
+        let signer = signer.ok_or(CredentialFault::UnknownKey)?.credential_id();
+        Ok((decode(claims).ok_or(malformed)?, signer))
     }
 
     /// The caller that the claims speak of, if they are for us and for now.
-    fn caller(&self, claims: &Claims, now: Timestamp) -> Option<Caller> {
-        let expires = moment(claims.exp)?;
-        let starts = claims.nbf.map_or(Some(Timestamp::default()), moment)?;
-        let is_now = now < expires + LEEWAY && now + LEEWAY >= starts;
-        let is_for_us = claims.iss == self.issuer && claims.aud.includes(&self.audience);
-        (is_now && is_for_us && is_principal(&claims.sub)).then(|| Caller {
+    fn caller(
+        &self,
+        claims: &Claims,
+        signer: CredentialId,
+        now: WallTime,
+    ) -> Result<Caller, CredentialFault> {
+        let malformed = CredentialFault::Malformed;
+        let expires = moment(claims.exp).ok_or(malformed)?;
+        let starts = claims.nbf.map_or(Some(WallTime::default()), moment).ok_or(malformed)?;
+        let require = |holds: bool, fault| if holds { Ok(()) } else { Err(fault) };
+        require(claims.iss == self.issuer, CredentialFault::Issuer)?;
+        require(claims.aud.includes(&self.audience), CredentialFault::Audience)?;
+        require(now < expires + LEEWAY, CredentialFault::Expired)?;
+        require(now + LEEWAY >= starts, CredentialFault::NotYetValid)?;
+        require(is_principal(&claims.sub), CredentialFault::Subject)?;
+        Ok(Caller {
             principal: Principal::new(&claims.sub),
             admin: claims.rejoin_admin,
             publish: claims.rejoin_publish,
             // One that only the leeway lets in would be put out at once.
             until: Some(if now < expires { expires } else { expires + LEEWAY }),
+            credential: Some(signer),
         })
     }
 }
 
 impl Authenticate for WebTokens {
-    fn authenticate(&self, credential: &str, now: Timestamp) -> Result<Caller, Unauthorized> {
-        let claims = self.verified(credential, now).ok_or(Unauthorized)?;
-        self.caller(&claims, now).ok_or(Unauthorized)
+    fn authenticate(&self, credential: &str, now: WallTime) -> Result<Caller, Unauthorized> {
+        let (claims, signer) = self.verified(credential)?;
+        Ok(self.caller(&claims, signer, now)?)
+    }
+
+    /// A token lasts no longer than the key that signed it.
+    fn is_current(&self, caller: &Caller) -> bool {
+        self.keys().iter().any(|key| caller.credential == Some(key.credential_id()))
+    }
+
+    fn revocations(&self) -> watch::Receiver<u64> {
+        match &self.keys {
+            Keys::Shared(_) => watch::channel(0).1,
+            Keys::Public(file) => file.changes(),
+        }
     }
 }
 
@@ -132,9 +168,9 @@ fn decode<T: DeserializeOwned>(part: &str) -> Option<T> {
 }
 
 /// A moment in seconds since 1970, which need not be whole.
-fn moment(seconds: f64) -> Option<Timestamp> {
+fn moment(seconds: f64) -> Option<WallTime> {
     let valid = seconds.is_finite() && seconds >= 0.0;
-    valid.then(|| Timestamp::from_millis((seconds * 1000.0) as u64)) // past the end, the end
+    valid.then(|| WallTime::from_millis((seconds * 1000.0) as u64)) // past the end, the end
 }
 
 #[cfg(test)]

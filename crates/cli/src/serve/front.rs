@@ -7,13 +7,14 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use axum::Router;
 use axum::http::StatusCode;
+use rejoin::WallClock;
 use rejoin::service::{Service, ServiceSettings};
 use rejoin::web::{self, AllowList, Allowed, McpSettings, MetricsFor, ModernSettings, WebSettings};
 
 use super::health::{self, Health};
 use super::opening::log_bounds;
 use super::pages;
-use crate::access;
+use crate::access::Authenticator;
 use crate::listener::Listener;
 use crate::settings::{Access, Config, MetricsAccess, ModernUpstream, Settings, StaleStatus};
 
@@ -21,13 +22,17 @@ use crate::settings::{Access, Config, MetricsAccess, ModernUpstream, Settings, S
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// All routes.
-pub(crate) fn routes(config: &Config, service: Service, health: &Arc<Health>) -> Result<Router> {
-    let access = access::authenticator(&config.access)?;
+pub(crate) fn routes(
+    config: &Config,
+    access: &Authenticator,
+    service: Service,
+    health: &Arc<Health>,
+) -> Router {
     let settings = web_settings(config);
     let allowed = settings.allowed.clone();
     let health = health::routes(Arc::clone(health));
     let own = web::gate(health.merge(pages::routes()), allowed);
-    Ok(web::router(service, access, settings).merge(own))
+    web::router(service, access.shared(), settings).merge(own)
 }
 
 /// Answers on `listener` until the server stops.
@@ -75,6 +80,7 @@ fn web_settings(config: &Config) -> WebSettings {
             MetricsAccess::Admin => MetricsFor::Administrators,
         },
         mcp: mcp_settings(config),
+        wall_clock: WallClock::default(),
     }
 }
 

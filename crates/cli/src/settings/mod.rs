@@ -97,6 +97,25 @@ impl Config {
     }
 }
 
+/// Where the settings came from, to read them again while the server runs. The environment is the one of
+/// the start: what this process was given then it does not have any more.
+#[derive(Debug)]
+pub(crate) struct Sources {
+    flags: Flags,
+    environment: Environment,
+}
+
+impl Sources {
+    pub(crate) fn new(flags: Flags, environment: Environment) -> Self {
+        Self { flags, environment }
+    }
+
+    /// Reads and checks everything.
+    pub(crate) fn load(&self) -> Result<Config, Problems> {
+        Config::load(&self.flags, &self.environment)
+    }
+}
+
 /// What the file says that `--config` or `REJOIN_CONFIG` names; nothing if none is named.
 fn read_file(flags: &Flags, environment: &Environment, problems: &mut Problems) -> File {
     let from_flag = flags.config.as_deref().map(|path| (path, Origin::Flag("config".into())));

@@ -109,17 +109,6 @@ pub struct Visitor {
     pub over: &'static str,
 }
 
-impl Visitor {
-    /// How long it may wait for something of which it wants to wait so long: no longer than its
-    /// credential is good, and nothing once that is not.
-    pub(crate) fn patience(&self, wanted: Duration, now: Timestamp) -> Option<Duration> {
-        match self.caller.until {
-            None => Some(wanted),
-            Some(until) => Some(until.since(now).min(wanted)).filter(|_| until > now),
-        }
-    }
-}
-
 /// What transports ask for. Cheap to clone.
 #[derive(Clone)]
 pub struct Service {

@@ -8,6 +8,7 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
+use super::credentials::Rejected;
 use crate::access::Unauthorized;
 use crate::service::{Denial, StateProblem};
 
@@ -87,6 +88,15 @@ impl From<Unauthorized> for Failure {
         let code = rejoin_core::codes::ErrorCode::Unauthorized.as_str();
         let failure = refuse(StatusCode::UNAUTHORIZED, &unauthorized.to_string());
         Self { error_code: Some(code), ..failure }
+    }
+}
+
+impl From<Rejected> for Failure {
+    fn from(rejected: Rejected) -> Self {
+        match rejected {
+            Rejected::Unauthorized(unauthorized) => unauthorized.into(),
+            Rejected::TooMany { retry_after } => Denial::RateLimited { retry_after }.into(),
+        }
     }
 }
 

@@ -11,7 +11,10 @@
 
 mod answer;
 mod api;
+pub(crate) mod credentials;
 mod gate;
+mod guesses;
+mod limits;
 pub(crate) mod mcp;
 mod visitor;
 mod ws;
@@ -33,8 +36,10 @@ pub use gate::{AllowList, Allowed, gate};
 pub use mcp::{McpSettings, ModernSettings, ModernUpstream};
 
 use self::answer::Failure;
+use self::credentials::Credentials;
 use self::visitor::Nearby;
 use crate::access::Authenticate;
+use crate::clock::WallClock;
 use crate::service::{Denial, Service};
 
 /// How the web side treats its clients.
@@ -57,6 +62,8 @@ pub struct WebSettings {
     pub metrics: MetricsFor,
     /// How MCP clients are treated.
     pub mcp: McpSettings,
+    /// What credentials are judged by.
+    pub wall_clock: WallClock,
 }
 
 /// Who may read `/metrics`, which tells no session and no secret, but how much goes on.
@@ -80,6 +87,7 @@ impl Default for WebSettings {
             sse_keep_alive: Duration::from_secs(15),
             metrics: MetricsFor::default(),
             mcp: McpSettings::default(),
+            wall_clock: WallClock::default(),
         }
     }
 }
@@ -87,12 +95,18 @@ impl Default for WebSettings {
 /// Everything a request is answered from.
 pub(crate) struct Front {
     pub(crate) service: Service,
-    pub(crate) access: Arc<dyn Authenticate>,
+    pub(crate) credentials: Credentials,
     pub(crate) settings: WebSettings,
     pub(crate) modern: mcp::Modern,
 }
 
-/// The routes, ready to be merged into a router or served. Serve it with
+impl std::fmt::Debug for Front {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Front").finish_non_exhaustive()
+    }
+}
+
+/// The routes, ready to be merged into a router or served; made inside the runtime that serves them. Serve it with
 /// `into_make_service_with_connect_info::<SocketAddr>()`, so that callers have an address, and with
 /// `TCP_NODELAY` set on every socket, or each event waits until the client's system acknowledges the one
 /// before it, which may take 40 ms a token:
@@ -113,7 +127,9 @@ pub(crate) struct Front {
 /// ```
 pub fn router(service: Service, access: Arc<dyn Authenticate>, settings: WebSettings) -> Router {
     let allowed = settings.allowed.clone();
-    let front = Arc::new(Front { service, access, settings, modern: mcp::Modern::default() });
+    let credentials = Credentials::new(access, settings.wall_clock.clone());
+    let front = Arc::new(Front { service, credentials, settings, modern: mcp::Modern::default() });
+    tokio::spawn(Arc::clone(&front).follow_revocations());
     let routes = Router::new()
         .route("/ws", any(ws::upgrade))
         .route("/metrics", get(metrics))

@@ -8,12 +8,14 @@ use axum::Extension;
 use axum::extract::ConnectInfo;
 use rejoin::core::keys::{KeyRing, SecretKey};
 use rejoin::core::record::{Kind, Transport};
-use rejoin::core::{Principal, SessionId, Timestamp};
+use rejoin::core::{Principal, SessionId};
 use rejoin::mcp::Gateway;
 use rejoin::service::{Joined, Service, ServiceSettings, Visitor};
 use rejoin::store::{MemoryStore, Store};
 use rejoin::web::{WebSettings, router};
-use rejoin::{Authenticate, Caller, Open, ServerSettings, Sessions, Unauthorized};
+use rejoin::{
+    Authenticate, Caller, CredentialFault, Open, ServerSettings, Sessions, Unauthorized, WallTime,
+};
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -32,16 +34,16 @@ pub const BRIEFLY: Duration = Duration::from_millis(400);
 pub struct KeysOfTests;
 
 impl Authenticate for KeysOfTests {
-    fn authenticate(&self, credential: &str, now: Timestamp) -> Result<Caller, Unauthorized> {
+    fn authenticate(&self, credential: &str, now: WallTime) -> Result<Caller, Unauthorized> {
         let until = (credential == "brief").then(|| now + BRIEFLY);
         let (principal, admin, publish) = match credential {
             "alice" | "brief" => ("alice", false, true),
             "reader" => ("alice", false, false),
             "bob" => ("bob", false, true),
             "admin" => ("root", true, true),
-            _ => return Err(Unauthorized),
+            _ => return Err(CredentialFault::UnknownKey.into()),
         };
-        Ok(Caller { principal: Principal::new(principal), admin, publish, until })
+        Ok(Caller { principal: Principal::new(principal), admin, publish, until, credential: None })
     }
 }
 

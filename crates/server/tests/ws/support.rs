@@ -7,12 +7,14 @@ use std::time::Duration;
 use futures_util::{SinkExt as _, StreamExt as _};
 use rejoin::core::keys::{KeyRing, SecretKey};
 use rejoin::core::session::Publication;
-use rejoin::core::{Principal, SessionId, Timestamp};
+use rejoin::core::{Principal, SessionId};
 use rejoin::event::Spoken;
 use rejoin::service::{Service, ServiceSettings};
 use rejoin::store::MemoryStore;
 use rejoin::web::{self, WebSettings};
-use rejoin::{Authenticate, Caller, Open, ServerSettings, Sessions, Unauthorized};
+use rejoin::{
+    Authenticate, Caller, CredentialFault, Open, ServerSettings, Sessions, Unauthorized, WallTime,
+};
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_tungstenite::tungstenite::Message;
@@ -40,10 +42,16 @@ pub(crate) struct Setup {
 pub(crate) struct Keys;
 
 impl Authenticate for Keys {
-    fn authenticate(&self, credential: &str, now: Timestamp) -> Result<Caller, Unauthorized> {
-        let name = credential.strip_prefix("key-").ok_or(Unauthorized)?;
+    fn authenticate(&self, credential: &str, now: WallTime) -> Result<Caller, Unauthorized> {
+        let name = credential.strip_prefix("key-").ok_or(CredentialFault::UnknownKey)?;
         let until = (name == "brief").then(|| now + Duration::from_millis(300));
-        Ok(Caller { principal: Principal::new(name), admin: false, publish: true, until })
+        Ok(Caller {
+            principal: Principal::new(name),
+            admin: false,
+            publish: true,
+            until,
+            credential: None,
+        })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Instant;
 
 use ring::hmac;
 use ring::rand::SystemRandom;
@@ -14,7 +15,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::settings::{Jwt, Secret};
 
-const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+const NOW: WallTime = WallTime::from_millis(1_800_000_000_000);
 const SECRET: &[u8] = b"a secret of more than thirty-two bytes";
 
 /// The public part of an RSA key, and a token that it signed: `{"jwk", "token"}`.
@@ -88,7 +89,7 @@ impl Issuer {
 }
 
 fn claims() -> Value {
-    let now = NOW.as_secs();
+    let now = NOW.as_millis() / 1000;
     json!({"iss": "https://id.example", "aud": "rejoin", "sub": "ann", "exp": now + 300})
 }
 
@@ -140,9 +141,45 @@ fn a_token_gives_its_subject_its_rights_and_its_end() {
 }
 
 #[test]
+fn what_is_wrong_with_a_token_is_told_apart() {
+    use CredentialFault::{
+        Audience, Expired, Issuer as WrongIssuer, Malformed, NotYetValid, Subject, UnknownKey,
+    };
+    let (tokens, issuer) = shared();
+    let now = NOW.as_millis() / 1000;
+    let fault = |token: &str| tokens.authenticate(token, NOW).unwrap_err().fault;
+    for (key, value, expected) in [
+        ("iss", json!("https://other.example"), WrongIssuer),
+        ("aud", json!("other"), Audience),
+        ("exp", json!(now - 60), Expired),
+        ("nbf", json!(now + 61), NotYetValid),
+        ("sub", json!(""), Subject),
+        ("exp", json!("soon"), Malformed),
+    ] {
+        assert_eq!(fault(&issuer.sign(&claims_with(key, value))), expected, "{key}");
+    }
+    let stranger = Issuer::Hs256(b"another secret of thirty-two bytes".to_vec());
+    assert_eq!(fault(&stranger.sign(&claims_with("exp", json!(1)))), UnknownKey);
+    assert_eq!(fault("not a token"), Malformed);
+}
+
+#[test]
+fn a_token_lasts_no_longer_than_the_key_that_signed_it() {
+    let (old, new) = (Issuer::ed25519(), Issuer::ed25519());
+    let (tokens, directory) = public(&[old.jwk("k"), new.jwk("l")]);
+    let caller = |issuer: &Issuer| tokens.authenticate(&issuer.sign(&claims()), NOW).unwrap();
+    let (by_old, by_new) = (caller(&old), caller(&new));
+    let revocations = tokens.revocations();
+    write(&directory.path().join("jwks.json"), &[new.jwk("k")]);
+    tokens.reload().unwrap();
+    assert!(revocations.has_changed().unwrap());
+    assert!(!tokens.is_current(&by_old) && tokens.is_current(&by_new));
+}
+
+#[test]
 fn every_claim_is_checked() {
     let (tokens, issuer) = shared();
-    let now = NOW.as_secs();
+    let now = NOW.as_millis() / 1000;
     let good = [
         ("aud", json!(["other", "rejoin"])),
         ("nbf", json!(now + 60)),
@@ -188,7 +225,7 @@ fn every_claim_is_checked() {
 #[test]
 fn whom_only_the_leeway_lets_in_may_stay_until_it_ends() {
     let (tokens, issuer) = shared();
-    let token = issuer.sign(&claims_with("exp", json!(NOW.as_secs() - 10)));
+    let token = issuer.sign(&claims_with("exp", json!(NOW.as_millis() / 1000 - 10)));
     let caller = tokens.authenticate(&token, NOW).unwrap();
     assert_eq!(caller.until, Some(NOW + Duration::from_secs(50)));
 }
@@ -266,9 +303,11 @@ fn a_changed_file_is_read_within_seconds_and_a_broken_one_leaves_the_old_keys() 
     let (old, new) = (Issuer::ed25519(), Issuer::ed25519());
     let (tokens, directory) = public(&[old.jwk("old")]);
     let path = directory.path().join("jwks.json");
-    let at = |seconds| NOW + Duration::from_secs(seconds);
+    let start = Instant::now();
     let is_let_in = |issuer: &Issuer, seconds| {
-        tokens.authenticate(&issuer.sign(&claims()), at(seconds)).is_ok()
+        let Keys::Public(file) = &tokens.keys else { panic!("the keys are in a file") };
+        file.keys_at(start + Duration::from_secs(seconds)); // from then on these are good
+        is_let_in(&tokens, &issuer.sign(&claims()))
     };
     assert!(is_let_in(&old, 0));
     write(&path, &[new.jwk("new one"), old.jwk("old")]);

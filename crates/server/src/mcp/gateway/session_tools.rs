@@ -211,7 +211,8 @@ impl Desk<'_> {
         let own =
             self.shared.store.session(&self.session).await.ok().flatten().ok_or(TOOL_ERROR)?;
         let principal = own.about.principal.clone();
-        let caller = Caller { principal, admin: false, publish: false, until: None };
+        let caller =
+            Caller { principal, admin: false, publish: false, until: None, credential: None };
         let visitor = Visitor::over(transport, caller, from);
         let Arguments { session_id, reconnect_token } = arguments;
         if self.requests.entries().len() > 1 || self.has_requests_after(in_seq).await {

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::request::{Named, Params, Text, invalid, patience};
 use super::stream;
-use crate::access::Unauthorized;
+use crate::access::{CredentialFault, Unauthorized};
 use crate::entry;
 use crate::event::{Envelopes, Spoken};
 use crate::service::{Denial, Observed, Place};
@@ -54,10 +54,11 @@ pub(super) async fn read(
         return Ok(stream::respond(front, visitor, id, first));
     }
     let service = &front.service;
-    let wait = visitor.patience(wait, service.now()).ok_or(Unauthorized)?;
+    let expired = || Unauthorized::from(CredentialFault::Expired);
+    let wait = front.patience(&visitor.caller, wait).ok_or_else(expired)?;
     let observed = service.await_events(&visitor, &id, &place, wait).await?;
     // It may have waited for as long as its credential was good.
-    visitor.patience(wait, service.now()).ok_or(Unauthorized)?;
+    front.patience(&visitor.caller, wait).ok_or_else(expired)?;
     Ok(([(CONTENT_TYPE, "application/json")], page(&observed)).into_response())
 }
 

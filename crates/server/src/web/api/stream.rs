@@ -58,7 +58,8 @@ impl Reader {
         if service.is_closing() {
             return None;
         }
-        let patience = self.visitor.patience(self.front.settings.sse_keep_alive, service.now())?;
+        let keep_alive = self.front.settings.sse_keep_alive;
+        let patience = self.front.patience(&self.visitor.caller, keep_alive)?;
         service.await_events(&self.visitor, &self.id, &self.place, patience).await.ok()
     }
 }

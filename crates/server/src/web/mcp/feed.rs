@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use rejoin_core::page::StoredEvent;
 use rejoin_core::record::{Ending, Record, Status, Transport};
-use rejoin_core::{InSeq, LogId, Seq, SessionId, Timestamp};
+use rejoin_core::{InSeq, LogId, Seq, SessionId};
 use rejoin_store::{PageLimit, Unavailable};
 use tokio::sync::watch as changes;
 use tokio::time::timeout;
 
 use super::event_id::{EventId, Mark, Owed, SessionTag};
 use super::failure::{result_evicted, session_left, session_over};
+use crate::access::Caller;
 use crate::mcp::logged::{Event, StreamName, is_answered};
 use crate::mcp::own_words::{RpcError, error_response, notification};
 use crate::mcp::{Hub, Present, Reading};
@@ -92,8 +93,8 @@ pub struct Feed {
     since: Option<Seq>,
     watch: Watch,
     cuts: changes::Receiver<u64>,
-    /// When the caller's credential ends.
-    until: Option<Timestamp>,
+    /// Whose stream it is, and what its credential is judged by. Nothing for who brings a transport of their own.
+    reader: Option<(Arc<Front>, Caller)>,
     reading: Reading,
     present: Present,
 }
@@ -155,7 +156,7 @@ impl Feed {
             log: record.log,
             reading: hub.read(&stream),
             cuts: hub.cuts(),
-            until: None,
+            reader: None,
             since: stream.is_whole().then_some(record.head),
             stream,
             cursor,
@@ -171,8 +172,8 @@ impl Feed {
     }
 
     /// It ends with the caller's credential.
-    pub(crate) fn until(mut self, until: Option<Timestamp>) -> Self {
-        self.until = until;
+    pub(crate) fn read_by(mut self, front: &Arc<Front>, caller: &Caller) -> Self {
+        self.reader = Some((Arc::clone(front), caller.clone()));
         self
     }
 
@@ -433,13 +434,15 @@ impl Feed {
     }
 
     fn patience(&self) -> Duration {
-        let now = self.streams.sessions.clock().now();
         let keep_alive = self.streams.keep_alive;
-        self.until.map_or(keep_alive, |until| keep_alive.min(until.since(now)))
+        let Some((front, caller)) = &self.reader else { return keep_alive };
+        front.patience(caller, keep_alive).unwrap_or_default()
     }
 
     fn is_past(&self) -> bool {
-        self.until.is_some_and(|until| until <= self.streams.sessions.clock().now())
+        self.reader
+            .as_ref()
+            .is_some_and(|(front, caller)| front.patience(caller, Duration::MAX).is_none())
     }
 
     fn id_at(&self, seq: Seq) -> String {

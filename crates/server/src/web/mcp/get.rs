@@ -54,7 +54,7 @@ async fn open(
     let cursor = hub.general().unwrap_or(record.oldest.previous());
     let (owed, suspects_loss, ends) = (Owed::new(), false, false);
     let beginning = Beginning { stream, cursor, owed, ends, suspects_loss, present, watch };
-    let feed = Feed::begin(front, &record, beginning).until(client.visitor.caller.until);
+    let feed = Feed::begin(front, &record, beginning).read_by(front, &client.visitor.caller);
     let priming = priming(front, headers, &named_session(headers)?, &record, &feed).await?;
     Ok(sse::respond(feed, priming, None))
 }
@@ -82,7 +82,7 @@ async fn resume(
     let present = front.service.be_there_again(&record, OVER, anew).await?;
     let cursor = seq.min(record.head);
     let beginning = Beginning { stream, cursor, owed, ends, suspects_loss: true, present, watch };
-    let feed = Feed::begin(front, &record, beginning).until(visitor.caller.until);
+    let feed = Feed::begin(front, &record, beginning).read_by(front, &visitor.caller);
     let mut feed = if moved { feed.moved_from(session) } else { feed };
     let priming = priming(front, headers, id, &record, &feed).await?;
     let first = feed.look().await;

@@ -187,7 +187,7 @@ impl Call<'_> {
         let beginning =
             Beginning { stream, cursor, owed, ends: true, suspects_loss: false, present, watch };
         let feed = Feed::begin(self.front, &self.record, beginning)
-            .until(self.client.visitor.caller.until);
+            .read_by(self.front, &self.client.visitor.caller);
         if self.accepts.events {
             let retry = self.front.settings.mcp.retry;
             let priming = self.primed.then(|| sse::priming(&feed.first_place(), retry));

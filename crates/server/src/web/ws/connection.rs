@@ -64,6 +64,7 @@ pub(super) struct Connection {
     pub(super) events_out: bool,
     pub(super) idle: Idle,
     pub(super) phase: watch::Receiver<Phase>,
+    revocations: watch::Receiver<u64>,
     /// Whether it was told, without a session, that the server is going down.
     pub(super) told_draining: bool,
     _counted: Counted,
@@ -117,7 +118,7 @@ impl Connection {
         let id = format!("conn_{:024x}", u128::from_le_bytes(random::bytes()?) >> 32);
         let visitor = caller.map(|caller| Visitor::over(Transport::WebSocket, caller, address));
         let next_beat = now + front.service.sessions().settings().session.heartbeat_interval;
-        let phase = front.service.phase();
+        let (phase, revocations) = (front.service.phase(), front.credentials.revocations());
         let mut counted = Counted::by(&front.service.sessions().counted().connections);
         counted.set(true);
         Ok(Box::new(Self {
@@ -132,6 +133,7 @@ impl Connection {
             events_out: false,
             idle: Idle { opened: now, heard: now, next_beat, unanswered: false },
             phase,
+            revocations,
             told_draining: false,
             _counted: counted,
             closing: None,
@@ -183,7 +185,8 @@ impl Connection {
                 self.out.text(reply);
                 Next::GoOn
             }
-            () = next_phase(&mut self.phase) => self.on_phase(),
+            () = next_change(&mut self.phase) => self.on_phase(),
+            () = next_change(&mut self.revocations) => self.on_revocation(),
             () = sleep_until(wake) => self.on_deadline(),
             frame = stream.next(), if takes_requests || closing => match frame {
                 // In a box: an idle connection has no room for what requests need.
@@ -313,9 +316,10 @@ impl Connection {
         if let Some(closing) = self.closing {
             return closing;
         }
+        let credentials = &self.front.credentials;
         let credential = match &self.visitor {
             None => Some(self.idle.opened + TO_AUTHENTICATE),
-            Some(visitor) => visitor.caller.until,
+            Some(visitor) => credentials.look_again(&visitor.caller).map(|wait| self.now() + wait),
         };
         let idle = self.attached.is_none().then(|| self.idle.next_beat.min(self.silent_at()));
         let far_off = self.now() + Duration::from_secs(3600);
@@ -329,7 +333,7 @@ impl Connection {
         }
         let late = match &self.visitor {
             None => self.idle.opened + TO_AUTHENTICATE <= now,
-            Some(visitor) => visitor.caller.until.is_some_and(|until| until <= now),
+            Some(_) => !self.may_stay(),
         };
         if late {
             return Next::Close(CloseCode::NotAuthorised);
@@ -338,6 +342,18 @@ impl Connection {
             Some(_) => Next::GoOn,
             None => self.beat_alone(now),
         }
+    }
+
+    /// Whether the credential that it came with is still good.
+    fn may_stay(&self) -> bool {
+        let Some(visitor) = &self.visitor else { return true };
+        self.front.patience(&visitor.caller, Duration::MAX).is_some()
+    }
+
+    /// Some credentials were revoked, perhaps its own.
+    fn on_revocation(&self) -> Next {
+        let stays = self.closing.is_some() || self.may_stay();
+        if stays { Next::GoOn } else { Next::Close(CloseCode::NotAuthorised) }
     }
 
     fn close(&mut self, code: CloseCode) {
@@ -383,10 +399,10 @@ async fn next_told(attached: &mut Option<Attached>) -> Option<Told> {
     }
 }
 
-/// Waits until the server goes a step further on its way down.
-async fn next_phase(phase: &mut watch::Receiver<Phase>) {
-    if phase.changed().await.is_err() {
-        std::future::pending::<()>().await; // the service is gone, and with it everything else
+/// Waits until the server goes a step further on its way down, or credentials are revoked.
+async fn next_change<T>(changing: &mut watch::Receiver<T>) {
+    if changing.changed().await.is_err() {
+        std::future::pending::<()>().await; // it never will
     }
 }
 

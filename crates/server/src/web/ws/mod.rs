@@ -30,7 +30,7 @@ use futures_util::StreamExt as _;
 use self::connection::Connection;
 use super::Front;
 use super::answer::Failure;
-use super::visitor::credential;
+use super::credentials::credential;
 
 /// Bytes read from a socket at once. Each connection has a buffer of that size, so it is small: it
 /// decides what an idle connection costs.
@@ -52,12 +52,12 @@ pub(super) async fn upgrade(
 ) -> Response {
     let address = extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip());
     let caller = match credential(&headers) {
-        Ok(Some(credential)) => match front.access.authenticate(credential, front.service.now()) {
+        Ok(Some(credential)) => match front.admit(credential, address).await {
             Ok(caller) => Some(caller),
-            Err(unauthorized) => return Failure::from(unauthorized).into_response(),
+            Err(rejected) => return Failure::from(rejected).into_response(),
         },
         // A browser can't set headers: it may say who it is in its first frame.
-        Ok(None) | Err(_) => front.access.without_credential().ok(),
+        Ok(None) | Err(_) => front.credentials.without(),
     };
     let limit = front.settings.max_frame_bytes.saturating_mul(OVERSIZE);
     upgrade

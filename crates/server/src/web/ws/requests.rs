@@ -18,7 +18,7 @@ use crate::service::{self, Denial, Include, Joined, RestoreRequest, Visitor};
 impl Connection {
     pub(super) async fn on_request(&mut self, request: Request) -> Next {
         if let Request::Authenticate { credential } = &request {
-            return self.authenticate(credential);
+            return self.authenticate(credential).await;
         }
         let Some(visitor) = self.visitor.clone() else { return self.ask_who() };
         match request {
@@ -63,8 +63,8 @@ impl Connection {
         }
     }
 
-    fn authenticate(&mut self, credential: &str) -> Next {
-        let Ok(caller) = self.front.access.authenticate(credential, self.now()) else {
+    async fn authenticate(&mut self, credential: &str) -> Next {
+        let Ok(caller) = self.front.admit(credential, self.address()).await else {
             return Next::Close(CloseCode::NotAuthorised);
         };
         let other = |known: &Visitor| known.caller.principal != caller.principal;

@@ -52,7 +52,7 @@ impl FromRequestParts<Arc<Front>> for Client {
         parts: &mut Parts,
         front: &Arc<Front>,
     ) -> Result<Self, Self::Rejection> {
-        let caller = front.caller(&parts.headers)?;
+        let caller = front.caller(&parts.headers, address(parts)).await?;
         Ok(Self(Visitor::over(OVER, caller, address(parts))))
     }
 }

@@ -42,7 +42,7 @@ pub(super) async fn open(
     let (stream, owed) = (StreamName::whole(), Owed::new());
     let (cursor, suspects_loss) = (after, lost_log);
     let beginning = Beginning { stream, cursor, owed, ends: false, suspects_loss, present, watch };
-    let feed = Feed::begin(&front, &record, beginning).until(visitor.caller.until);
+    let feed = Feed::begin(&front, &record, beginning).read_by(&front, &visitor.caller);
     let endpoint = endpoint(&feed, record.id());
     Ok(sse::respond(feed, Some(endpoint), None))
 }

@@ -102,7 +102,7 @@ impl Listening {
         let text = loop {
             let keep_alive = self.front.settings.sse_keep_alive;
             // It ends with the credential it came with.
-            let patience = self.visitor.patience(keep_alive, self.front.service.now())?;
+            let patience = self.front.patience(&self.visitor.caller, keep_alive)?;
             match timeout(patience, self.reader.next()).await {
                 Ok(Heard::Said(said)) => {
                     let message = said.message.filter(|message| self.kinds.have(message));

@@ -146,7 +146,7 @@ impl Run {
 
     fn patience(&self) -> Duration {
         let keep_alive = self.front.settings.sse_keep_alive;
-        let patience = self.visitor.patience(keep_alive, self.front.service.now());
+        let patience = self.front.patience(&self.visitor.caller, keep_alive);
         let left = |at: Instant| at.saturating_duration_since(Instant::now());
         patience.unwrap_or_default().min(self.due().map_or(keep_alive, left))
     }
@@ -166,7 +166,7 @@ impl Run {
         if self.due().is_some_and(|at| at <= Instant::now()) {
             return None;
         }
-        if self.visitor.patience(Duration::MAX, self.front.service.now()).is_none() {
+        if self.front.patience(&self.visitor.caller, Duration::MAX).is_none() {
             return Some(Step::Broken); // its credential has run out
         }
         if self.reader.has_lost(self.call.execution().in_seq).await {

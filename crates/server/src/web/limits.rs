@@ -1,0 +1,25 @@
+//! Bounds of the web side, each with what would happen without it.
+
+use std::time::Duration;
+
+/// Bad credentials that one address may present at once; further ones are answered 429.
+pub(super) const FAULTS_AT_ONCE: u32 = 40;
+
+/// That budget gets one back in this time.
+pub(super) const FAULTS_REFILL: Duration = Duration::from_secs(1);
+
+/// Attempts of an address that is over budget are made this far apart.
+pub(super) const TURNS: Duration = Duration::from_millis(100);
+
+/// An attempt that would have to wait longer for its turn is rejected without being tried: those who wait
+/// hold a connection each.
+pub(super) const LONGEST_TURN: Duration = Duration::from_secs(2);
+
+/// Addresses whose bad credentials are counted apart; all others share one budget.
+pub(super) const FAULT_ADDRESSES: usize = 16_384;
+
+/// Credentials that are remembered as good, by a hash of 8 bytes.
+pub(super) const CREDENTIALS_REMEMBERED: usize = 65_536;
+
+/// A correction of the wall clock is noticed within this time by connections whose credential ends.
+pub(super) const LOOK_AT_CLOCK: Duration = Duration::from_secs(15);
