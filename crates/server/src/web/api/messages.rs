@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::request::{Named, Params, Text, patience};
-use crate::access::Unauthorized;
+use crate::access::{CredentialFault, Unauthorized};
 use crate::entry::{EntryBody, event_name};
 use crate::random;
 use crate::service::{Denial, Include};
@@ -68,11 +68,12 @@ pub(super) async fn read(
     Params(params): Params<ReadParams>,
 ) -> Result<Response, Failure> {
     let (service, wait) = (&front.service, patience(params.wait.as_deref())?);
-    let wait = visitor.patience(wait, service.now()).ok_or(Unauthorized)?;
+    let expired = || Unauthorized::from(CredentialFault::Expired);
+    let wait = front.patience(&visitor.caller, wait).ok_or_else(expired)?;
     let after = InSeq::new(params.after.unwrap_or_default());
     let page = service.await_messages(&visitor, &id, after, wait).await?;
     // It may have waited for as long as its credential was good.
-    visitor.patience(wait, service.now()).ok_or(Unauthorized)?;
+    front.patience(&visitor.caller, wait).ok_or_else(expired)?;
     Ok(([(CONTENT_TYPE, "application/json")], view(&page, after)).into_response())
 }
 
