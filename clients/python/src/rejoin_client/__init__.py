@@ -3,6 +3,7 @@
 A client for Rejoin that comes back by itself, :class:`Session`, and a helper to write agents, :func:`agent`.
 """
 
+from .agent import Agent, Emit, Turn, agent
 from .base import MachineOptions
 from .errors import SessionError
 from .incoming import AgentState, Event, Incoming
@@ -25,10 +26,12 @@ from .types import (
 
 __all__ = [
     "Accepted",
+    "Agent",
     "AgentState",
     "Connected",
     "Connecting",
     "ConnectionLost",
+    "Emit",
     "Event",
     "Expired",
     "FileKeep",
@@ -45,4 +48,6 @@ __all__ = [
     "SessionError",
     "Status",
     "Stopped",
+    "Turn",
+    "agent",
 ]

@@ -46,7 +46,7 @@ class MachineOptions:
     """Messages kept for sending; beyond that they are given up at once."""
     max_unaccepted_bytes: int = MAX_UNACCEPTED_BYTES
     """Bytes of messages kept for sending; a larger single message is kept alone."""
-    about: Mapping[str, Any] = field(default_factory=dict)
+    about: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """``content`` of ``user.create_session``: client_id, app_version, ..."""
 
 

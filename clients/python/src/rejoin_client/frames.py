@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from .codes import known
 from .limits import HEARTBEAT_INTERVAL, MAX_ATTEMPTS, MAX_RETRY_AFTER, MAX_SAFE_INTEGER
-from .types import Frame, Gap, Range
+from .types import Frame, Gap, Range, is_object
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ def read(frame: object) -> list[Told]:
     Whatever has a `seq` is an event of the out log, whatever its name.
     """
     try:
-        if not isinstance(frame, Mapping) or not isinstance(frame.get("event"), str):
+        if not is_object(frame) or not isinstance(frame.get("event"), str):
             return []
         if frame.get("seq") is not None:
             return [_event(frame)]
@@ -175,8 +175,8 @@ def retry_after_in(reason: str) -> int | None:
 
 def _hello(frame: Frame, _metadata: Frame) -> list[Told]:
     content = _object(frame.get("content"))
-    steps = content.get("reconnect_backoff")
-    backoff = tuple(step for step in map(_seconds, steps if isinstance(steps, list) else ()) if step is not None)
+    steps: Any = content.get("reconnect_backoff")
+    backoff = tuple(step for step in map(_seconds, _list(steps)) if step is not None)
     attempts = content.get("max_reconnect_attempts")
     interval = _seconds(content.get("heartbeat_interval_seconds"))
     return [
@@ -258,13 +258,13 @@ def _event(frame: Frame) -> AgentEvent:
     return AgentEvent(_number(frame.get("seq"), 1), frame)
 
 
-def _batch(events: object) -> list[Told]:
+def _batch(events: Any) -> list[Told]:
     """Replayed events. One that makes no sense spoils the batch, or it would leave a hole that is noticed late."""
     if not isinstance(events, list):
         raise _BadFrame
     told: list[Told] = []
-    for frame in events:
-        if not isinstance(frame, Mapping) or not isinstance(frame.get("event"), str):
+    for frame in _list(events):
+        if not is_object(frame) or not isinstance(frame.get("event"), str):
             raise _BadFrame
         told.append(_event(frame))
     return told
@@ -333,5 +333,9 @@ def _need(value: str | None) -> str:
     return value
 
 
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []  # pyright: ignore[reportUnknownVariableType]
+
+
 def _object(value: object) -> Frame:
-    return value if isinstance(value, Mapping) else {}
+    return value if is_object(value) else {}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .types import Frame, Gap
+from .types import Frame, Gap, is_object
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def event_of(frame: Frame) -> Event:
         name=frame["event"],
         content=frame.get("content"),
         seq=frame["seq"],
-        metadata=metadata if isinstance(metadata, Mapping) else {},
+        metadata=metadata if is_object(metadata) else {},
         frame=frame,
     )
 

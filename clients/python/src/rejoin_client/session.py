@@ -38,6 +38,7 @@ from .types import (
     Refused,
     Save,
     Saved,
+    SavedPosition,
     Send,
     Status,
     Stopped,
@@ -90,6 +91,7 @@ class Session:
         self._socket: Socket | None = None
         self._wants_socket = False
         self._keep_failed = False
+        self._left = False
         self._letters: dict[str, asyncio.Future[Accepted]] = {}
         self._state_wanted: list[asyncio.Future[AgentState]] = []
         self._happened = asyncio.Event()
@@ -123,7 +125,7 @@ class Session:
             return
         saved = await self._load()
         if saved and saved["position"] and self._from_beginning:
-            saved = {**saved, "position": {**saved["position"], "seq": 0}}
+            saved = _at(saved, 0)
         self._first_connected = asyncio.get_running_loop().create_future()
         self._machine = Machine(self._options, saved)
         self._tasks = [asyncio.create_task(self._line.run()), asyncio.create_task(self._run(self._machine))]
@@ -171,6 +173,7 @@ class Session:
         """Goes away. The session stays on the server; what the application has in hand counts as handled."""
         if not self._machine:
             return
+        self._left = True
         self._drop_socket()
         self._machine.closed(None, None, 0, self._clock.now())
         saved = _up_to(self._machine.saved, self._line.clear(), self._line.handled_seq)
@@ -234,8 +237,10 @@ class Session:
             await asyncio.wait_for(self._happened.wait(), timeout)
 
     def _carry_out(self) -> None:
-        """Does everything the machine says, also what comes up meanwhile."""
+        """Does everything the machine says, also what comes up meanwhile; nothing after `close`."""
         machine = self._running()
+        if self._left:
+            return
         while outputs := machine.take_outputs():
             for output in outputs:
                 self._do(machine, output)
@@ -409,4 +414,13 @@ def _up_to(saved: Saved, unhandled: list[Incoming], handled_seq: int | None) -> 
     same_log = all(not isinstance(item, Gap) or item.missing for item in unhandled)
     if not same_log or seq is None:
         return None
-    return {**saved, "position": {**position, "seq": seq}}
+    return _at(saved, seq)
+
+
+def _at(saved: Saved, seq: int) -> Saved:
+    """The same, with the position at another event of the same log."""
+    position = saved["position"]
+    moved: SavedPosition | None = {"epoch": position["epoch"], "seq": seq} if position else None
+    copy = saved.copy()
+    copy["position"] = moved
+    return copy

@@ -60,7 +60,7 @@ class Socket:
         except ConnectionClosed as closed:
             if closed.rcvd is not None:
                 code, retry_after = closed.rcvd.code, retry_after_in(closed.rcvd.reason)
-        except (OSError, WebSocketException, asyncio.TimeoutError, ValueError):
+        except (OSError, EOFError, WebSocketException, asyncio.TimeoutError):
             pass  # no connection, or a broken one: the machine tries again
         self._listener.on_closed(self, code, retry_after)
 

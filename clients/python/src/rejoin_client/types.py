@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, TypeGuard
 
 #: One frame of the protocol, as parsed JSON.
 Frame = Mapping[str, Any]
+
+
+def is_object(value: object) -> TypeGuard[Frame]:
+    """Whether a JSON value is an object."""
+    return isinstance(value, Mapping)
+
 
 How = Literal["created", "resumed", "restored"]
 StopReason = Literal["ended", "superseded", "closed", "refused", "lost", "left"]
