@@ -35,6 +35,11 @@ class Server:
     def http(self) -> str:
         return f"http://{self._listen}"
 
+    @property
+    def pid(self) -> int:
+        assert self._process
+        return self._process.pid
+
     async def __aenter__(self) -> Server:
         await self.start()
         return self

@@ -6,9 +6,9 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from support import Server, events_until
 
 from rejoin_client import Connected, Event, FileKeep, MachineOptions, MemoryKeep, Session, SessionError, Status, Stopped
-from support import Server, events_until
 
 
 def run(test) -> None:
