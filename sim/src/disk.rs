@@ -9,8 +9,8 @@ use rejoin_core::page::{Body, Page, StoredEntry, StoredEvent};
 use rejoin_core::record::Record;
 use rejoin_core::session::{Input, Ticket};
 use rejoin_core::state::{
-    self, Ack, Append, Attach, Create, Detach, End, EndRefused, Enter, Keep, NewToken, Recovery,
-    Restore, RestoreRefused, Restored, SessionState, TakeLease,
+    self, Ack, Append, Attach, Create, Detach, End, EndRefused, Enter, Keep, MadeSession, NewToken,
+    Recovery, Restore, RestoreRefused, Restored, SessionState, TakeLease,
 };
 use rejoin_core::{AttachmentId, Epoch, InSeq, LogId, Seq, SessionId, Term, Timestamp};
 
@@ -195,16 +195,15 @@ impl Disk {
     }
 
     fn restore(&mut self, connection: u64, ask: Restore<Body>, judge: &mut Judge) -> Reply {
-        let from = ask.from.clone();
-        let old = self.sessions.get(&from).map(SessionState::record);
-        let trace = state::trace_of_forgotten(&ask);
+        let old = self.sessions.get(&ask.from).map(SessionState::record);
         let result = match state::restore(ask, &mut self.sessions) {
             Ok(Restored::Joined(id)) => Ok(Box::new(self.sessions[&id].record())),
-            Ok(Restored::Made(new)) => {
-                judge.restored(old.as_ref(), &new);
-                let record = Box::new(new.record());
-                self.sessions.entry(from).or_insert(trace);
-                self.sessions.insert(record.id().clone(), *new);
+            Ok(Restored::Made(made)) => {
+                let MadeSession { session, from, trace, .. } = *made;
+                judge.restored(old.as_ref(), &session);
+                let record = Box::new(session.record());
+                self.sessions.extend(trace.map(|trace| (from, trace)));
+                self.sessions.insert(record.id().clone(), session);
                 Ok(record)
             }
             Err(refused) => Err(refused),

@@ -8,6 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use crate::limits;
 use crate::position::Seq;
@@ -32,7 +33,11 @@ pub enum IdError {
 }
 
 fn check(text: &str) -> Result<(), IdError> {
-    if text.is_empty() || text.len() > limits::MAX_ID_CHARS {
+    let longest = match text.starts_with(Reserved::Name.prefix()) {
+        true => limits::MAX_ID_CHARS + limits::NAMED_ID_EXTRA_CHARS,
+        false => limits::MAX_ID_CHARS,
+    };
+    if text.is_empty() || text.len() > longest {
         return Err(IdError::Length { length: text.len() });
     }
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'~' | b'-');
@@ -102,16 +107,79 @@ text_id! {
     ProcessId
 }
 
+/// Ids that the server derives. No client can choose one that begins like them, so none of them can be
+/// taken by a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reserved {
+    /// A session whose client chose a name for it: the name follows, after a digest of the principal.
+    Name,
+    /// The upstream session of an MCP client without sessions.
+    Stateless,
+    /// A session of another store, of which only a trace is kept here.
+    StandIn,
+}
+
+impl Reserved {
+    const fn prefix(self) -> &'static str {
+        match self {
+            Self::Name => "name~",
+            Self::Stateless => "stateless~",
+            Self::StandIn => "origin~",
+        }
+    }
+}
+
+/// How ids of new sessions begin.
+const SERVER_MADE: &str = "sess_";
+
+/// How derived ids of stateless clients began in earlier versions. Their sessions may still be there.
+const STATELESS_BEFORE: &str = "stateless-";
+
 impl SessionId {
     /// A new id from 128 random bits.
     pub fn from_random(bytes: [u8; 16]) -> Self {
-        Self(format!("sess_{}", url_safe(&bytes)).into())
+        Self(format!("{SERVER_MADE}{}", url_safe(&bytes)).into())
     }
 
     /// An id as a client gave it, or why it can be none.
     pub fn parse(text: &str) -> Result<Self, IdError> {
         check(text)?;
         Ok(Self(text.into()))
+    }
+
+    pub(crate) fn reserved(kind: Reserved, rest: &str) -> Self {
+        Self(format!("{}{rest}", kind.prefix()).into())
+    }
+
+    /// The id of the session that a client of `principal` calls `self`: one of its own for each principal.
+    /// Where authentication is off there is one principal, so the name itself will do, unless it looks like
+    /// an id that a server made.
+    #[must_use]
+    pub fn inside(&self, principal: &Principal) -> Self {
+        if *principal == Principal::anonymous() && !self.0.starts_with(SERVER_MADE) {
+            return self.clone();
+        }
+        self.always_inside(principal)
+    }
+
+    /// The same without the exception.
+    #[must_use]
+    pub fn always_inside(&self, principal: &Principal) -> Self {
+        let tag = url_safe(&Sha256::digest(principal.as_str())[..limits::PRINCIPAL_TAG_BYTES]);
+        Self::reserved(Reserved::Name, &format!("{tag}~{self}"))
+    }
+
+    /// Whether only a server makes ids that begin like this one.
+    pub fn is_reserved(&self) -> bool {
+        let derived = [Reserved::Name, Reserved::Stateless, Reserved::StandIn];
+        let mut prefixes = derived.map(Reserved::prefix).into_iter().chain([STATELESS_BEFORE]);
+        prefixes.any(|prefix| self.0.starts_with(prefix))
+    }
+
+    /// What the session's own client calls it: the name that the client chose, or the id.
+    pub fn client_name(&self) -> &str {
+        let named = self.0.strip_prefix(Reserved::Name.prefix());
+        named.and_then(|rest| rest.split_once('~')).map_or(&self.0, |(_, name)| name)
     }
 }
 
@@ -215,6 +283,29 @@ mod tests {
         assert_eq!(SessionId::parse(&"x".repeat(129)), Err(IdError::Length { length: 129 }));
         assert_eq!(SessionId::parse("a/b"), Err(IdError::Character));
         assert_eq!(SessionId::parse("a\0"), Err(IdError::Character));
+    }
+
+    #[test]
+    fn a_name_is_another_session_for_each_principal_and_can_be_read_back() {
+        let name = SessionId::parse("a-name~with~tildes.and_22").unwrap();
+        let principals = ["ann", "ann~", "an", "Ann", "änn", "ann:x", "", "anonymous"];
+        let ids = principals.map(|principal| name.always_inside(&Principal::new(principal)));
+        for (index, id) in ids.iter().enumerate() {
+            assert!(!ids[..index].contains(id) && id.is_reserved());
+            assert_eq!(id.client_name(), name.as_str());
+            assert_eq!(SessionId::parse(id.as_str()).as_ref(), Ok(id));
+        }
+        let longest = SessionId::parse(&"x".repeat(limits::MAX_ID_CHARS)).unwrap();
+        let longest = longest.inside(&Principal::new("ann"));
+        assert_eq!(SessionId::parse(longest.as_str()), Ok(longest));
+    }
+
+    #[test]
+    fn without_authentication_a_name_is_the_id_unless_it_looks_like_one_of_ours() {
+        let inside = |text| SessionId::parse(text).unwrap().inside(&Principal::anonymous());
+        assert_eq!(inside("a-chosen-name-of-a-client").as_str(), "a-chosen-name-of-a-client");
+        assert!(inside("sess_AAECAwQFBgcICQoLDA0ODw").is_reserved());
+        assert!(!SessionId::from_random([1; 16]).is_reserved());
     }
 
     #[test]

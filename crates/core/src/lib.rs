@@ -18,12 +18,14 @@
 //! | [`resume`] | the one pure decision of a reconnect |
 //! | [`session`] | the state machine of a live session: what happened → what to do |
 //! | [`client`] | the same for the client's side |
+//! | [`identity`] | which store a session belongs to |
 //! | [`token`], [`keys`], [`seal`] | reconnect tokens, the key ring, sealed state |
 //! | [`codes`] | every error, reason and close code, in one place |
 //! | [`limits`] | every bound, in one place |
 
 pub mod client;
 pub mod codes;
+pub mod identity;
 pub mod ids;
 pub mod keys;
 pub mod lifetime;

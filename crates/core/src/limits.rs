@@ -6,6 +6,13 @@ use std::time::Duration;
 /// The longest id that is read: client-provided session ids, message ids, event ids.
 pub const MAX_ID_CHARS: usize = 128;
 
+/// How much of a principal's digest stands in the id of a session that its client named: enough that
+/// nobody finds two principals of the same digest.
+pub const PRINCIPAL_TAG_BYTES: usize = 20;
+
+/// How much longer such an id is than the name: `name~`, the digest in base64 and another `~`.
+pub const NAMED_ID_EXTRA_CHARS: usize = 5 + (PRINCIPAL_TAG_BYTES * 4).div_ceil(3) + 1;
+
 /// Message ids remembered per session, so that a resent message is entered once.
 pub const MESSAGE_IDS: usize = 10_000;
 

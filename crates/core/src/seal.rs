@@ -18,6 +18,7 @@ use miniz_oxide::deflate::compress_to_vec;
 use miniz_oxide::inflate::{TINFLStatus, decompress_to_vec_with_limit};
 use serde::{Deserialize, Serialize};
 
+use crate::identity::StoreMark;
 use crate::ids::url_safe;
 use crate::keys::{KeyRing, SecretKey};
 use crate::limits;
@@ -45,6 +46,17 @@ pub struct StateFacts {
     pub taken_at: Timestamp,
     /// The first moment at which it can be restored no more.
     pub expires_at: Timestamp,
+    /// Which of all sessions of that id it was taken from; nothing in seals of earlier versions.
+    pub origin: Option<SealOrigin>,
+}
+
+/// What tells a session from every other one of the same id: in another store, or here at another time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SealOrigin {
+    /// The store that has it.
+    pub store: StoreMark,
+    /// When it was created.
+    pub created_at: Timestamp,
 }
 
 /// A state that proved to be ours.
@@ -125,6 +137,7 @@ pub enum OpenError {
 ///     in_seq: InSeq::new(7),
 ///     taken_at: Timestamp::from_millis(1_000),
 ///     expires_at: Timestamp::from_millis(9_000),
+///     origin: None,
 /// };
 /// let sealed = seal::seal(&keys, &facts, b"{\"stage\":\"new\"}", [3; 12], 512 * 1024)?;
 ///
@@ -183,14 +196,16 @@ struct SealedFacts {
     in_seq: InSeq,
     taken_at: Timestamp,
     expires_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    origin: Option<SealOrigin>,
 }
 
 /// The facts on a line of their own, then the content. The facts come first and are not compressed,
 /// so that they are bounded by the seal's own size and known before anything is decompressed.
 fn pack(facts: &StateFacts, content: &[u8]) -> Vec<u8> {
-    let StateFacts { principal: _, session_id, epoch, seq, in_seq, taken_at, expires_at } =
+    let StateFacts { principal: _, session_id, epoch, seq, in_seq, taken_at, expires_at, origin } =
         facts.clone();
-    let facts = SealedFacts { session_id, epoch, seq, in_seq, taken_at, expires_at };
+    let facts = SealedFacts { session_id, epoch, seq, in_seq, taken_at, expires_at, origin };
     let mut packed = serde_json::to_vec(&facts).expect("texts and numbers are always JSON");
     packed.push(b'\n');
     packed.extend(compress_to_vec(content, COMPRESSION_LEVEL));
@@ -200,10 +215,11 @@ fn pack(facts: &StateFacts, content: &[u8]) -> Vec<u8> {
 /// The facts and the compressed content in what [`pack`] made.
 fn unpack<'a>(plain: &'a [u8], principal: &Principal) -> Option<(StateFacts, &'a [u8])> {
     let end = plain.iter().position(|byte| *byte == b'\n')?; // JSON escapes those inside of texts
-    let SealedFacts { session_id, epoch, seq, in_seq, taken_at, expires_at } =
+    let SealedFacts { session_id, epoch, seq, in_seq, taken_at, expires_at, origin } =
         serde_json::from_slice(&plain[..end]).ok()?;
     let principal = principal.clone();
-    let facts = StateFacts { principal, session_id, epoch, seq, in_seq, taken_at, expires_at };
+    let facts =
+        StateFacts { principal, session_id, epoch, seq, in_seq, taken_at, expires_at, origin };
     Some((facts, &plain[end + 1..]))
 }
 
@@ -277,6 +293,7 @@ mod tests {
             in_seq: InSeq::new(7),
             taken_at: NOW,
             expires_at: EXPIRY,
+            origin: None,
         }
     }
 
@@ -314,6 +331,14 @@ mod tests {
         let opened = open_now(&sealed()).unwrap();
         assert_eq!(opened.facts, facts());
         assert_eq!(opened.content, CONTENT);
+    }
+
+    #[test]
+    fn a_state_says_which_store_and_which_session_it_comes_from() {
+        let store = crate::identity::StoreIdentity::new([7; 16]).mark();
+        let facts = StateFacts { origin: Some(SealOrigin { store, created_at: NOW }), ..facts() };
+        let text = seal(&ring(&[OLD]), &facts, CONTENT, NONCE, MAX).unwrap();
+        assert_eq!(open_now(&text).unwrap().facts, facts);
     }
 
     #[test]

@@ -10,8 +10,8 @@ use rejoin_core::limits;
 use rejoin_core::page::Body;
 use rejoin_core::record::{Ending, Status};
 use rejoin_core::state::{
-    End, Entered, NewSnapshot, Restore, RestoreRefused, Restored, Takeover, restore,
-    trace_of_forgotten,
+    End, Entered, MadeSession, NewSnapshot, Origin, Restore, RestoreRefused, Restored, Takeover,
+    restore,
 };
 use rejoin_core::{Epoch, Generation, LogId, SessionId, Term, Timestamp};
 
@@ -30,13 +30,13 @@ impl Sessions {
 
     /// Restores a snapshot as a store does: what was made is kept, and a trace of what was forgotten.
     fn restore(&mut self, asked: Restore<Body>) -> Result<String, RestoreRefused> {
-        let (from, made) = (asked.from.clone(), asked.create.about.id.clone());
-        let trace = trace_of_forgotten(&asked);
         match restore(asked, &mut self.0)? {
-            Restored::Made(session) => {
-                self.0.entry(from).or_insert(trace);
-                self.0.insert(made.clone(), *session);
-                Ok(format!("made {made}"))
+            Restored::Made(made) => {
+                let MadeSession { session, from, trace, .. } = *made;
+                let id = session.about.id.clone();
+                self.0.extend(trace.map(|trace| (from, trace)));
+                self.0.insert(id.clone(), session);
+                Ok(format!("made {id}"))
             }
             Restored::Joined(id) => Ok(format!("joined {id}")),
         }
@@ -47,6 +47,7 @@ impl Sessions {
 fn snapshot(from: &str, to: &str, at_seq: u64, at_in_seq: u64) -> Restore<Body> {
     Restore {
         from: id(from),
+        origin: Origin::Unsaid,
         create: create(to, at(10)),
         epoch: Epoch::from_text("the snapshot's"),
         seq: seq(at_seq),
@@ -126,8 +127,9 @@ fn a_sealed_state_that_is_newer_than_the_server_s_own_is_used() {
     sessions.restore(snapshot("A", "B", 9, 4)).unwrap();
     let new = sessions.get("B");
     assert_eq!(new.state().as_deref(), Some("sealed"));
-    assert_eq!((new.out.head(), new.inbox.head()), (seq(9), in_seq(4)));
-    assert!(new.waiting().is_empty() && new.held().is_empty(), "it covers all of it");
+    assert_eq!((new.out.head(), new.inbox.head()), (seq(5), in_seq(4)));
+    assert!(new.waiting().is_empty(), "it covers all of it");
+    assert_eq!(new.held(), [1, 2, 3, 4, 5], "its client may not have seen them");
 }
 
 #[test]
@@ -157,10 +159,47 @@ fn the_numbering_goes_on_after_the_highest_seq_anybody_knows() {
     ];
     for (whose, snapshot_at, last_seq, expected) in table {
         let mut sessions = Sessions::with("A", session_a());
+        sessions.get("A").end(&time_ran_out(START + SESSION_TTL)).unwrap();
         let asked = Restore { last_seq: last_seq.map(seq), ..snapshot("A", "B", snapshot_at, 0) };
         sessions.restore(asked).unwrap();
         assert_eq!(sessions.get("B").out.head(), seq(expected), "{whose}");
     }
+}
+
+#[test]
+fn a_claim_beyond_the_head_of_a_living_session_drops_nothing_that_it_holds() {
+    for (snapshot_at, last_seq) in [(3, 7), (5, 1_000), (8, 9)] {
+        let mut sessions = Sessions::with("A", session_a());
+        let last_seq = Some(seq(last_seq));
+        sessions.restore(Restore { last_seq, ..snapshot("A", "B", snapshot_at, 0) }).unwrap();
+        let new = sessions.get("B");
+        assert_eq!((new.out.head(), new.held()), (seq(5), vec![1, 2, 3, 4, 5]));
+    }
+}
+
+#[test]
+fn another_principal_s_session_is_not_restored_at_any_hop() {
+    let foreign = || {
+        let mut foreign = create("A", START);
+        foreign.about.principal = rejoin_core::Principal::new("somebody else");
+        Stored::create(foreign)
+    };
+    let refused = |session| Err(RestoreRefused::Foreign { session: id(session) });
+    let mut sessions = Sessions::with("A", foreign());
+    assert_eq!(sessions.restore(snapshot("A", "B", 3, 0)), refused("A"));
+    let mut sessions = Sessions::with("A", session_a());
+    sessions.restore(snapshot("A", "B", 3, 0)).unwrap();
+    sessions.0.insert(id("B"), foreign());
+    assert_eq!(sessions.restore(snapshot("A", "C", 3, 0)), refused("B"));
+}
+
+#[test]
+fn a_line_that_leads_in_a_circle_ends() {
+    let mut sessions = Sessions::with("A", session_a());
+    sessions.restore(snapshot("A", "B", 3, 0)).unwrap();
+    let end = End { ending: Ending::Restored { to: id("A") }, ..ended_by_user(at(20)) };
+    sessions.get("B").end(&end).unwrap();
+    assert_eq!(sessions.restore(snapshot("A", "C", 3, 0)), Err(RestoreRefused::Superseded));
 }
 
 #[test]

@@ -18,7 +18,7 @@ use rejoin_core::state::{
     TokenUse,
 };
 use rejoin_core::{Epoch, LogId, Principal, ProcessId, SessionId, Timestamp};
-use rejoin_store::{Failure, Query, Store, Unavailable};
+use rejoin_store::{Failure, Query, Restoration, Store, Unavailable};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::agents::AgentCounts;
@@ -236,21 +236,30 @@ impl Sessions {
     /// Goes on from a snapshot. The session that it was taken of ends where it still lived: whoever is
     /// attached there is superseded, its agent stops.
     pub async fn restore(&self, restore: Restore<Body>) -> Result<Record, Failure<RestoreRefused>> {
-        let (from, now) = (restore.from.clone(), restore.now);
-        let made = restore.create.about.id.clone();
-        let forget_at = now + restore.remember_for;
-        let lived = self.shared.store.session(&from).await?.is_some_and(|old| old.is_active());
-        let record = self.shared.store.restore(restore).await?;
+        let forget_at = restore.now + restore.remember_for;
+        let (record, replaced) = match self.shared.store.restore(restore).await? {
+            Restoration::Joined(record) => return Ok(*record),
+            Restoration::Made { record, replaced } => (record, replaced),
+        };
         self.shared.deadline_set(record.expires_at.min(forget_at));
-        if made == *record.id() {
-            let old = self.shared.store.session(&from).await?;
-            if let Some(old) = old.filter(|_| lived) {
-                self.shared.happened(Lifecycle::Closed, &old);
-            }
-            self.shared.happened(Lifecycle::Restored, &record);
+        if let Some(replaced) = &replaced {
+            self.shared.happened(Lifecycle::Closed, replaced);
         }
-        self.shared.tell_driver(&from, Input::Replaced).await;
-        Ok(record)
+        self.shared.happened(Lifecycle::Restored, &record);
+        if let Some(replaced) = &replaced {
+            self.shared.tell_driver(replaced.id(), Input::Replaced).await;
+        }
+        Ok(*record)
+    }
+
+    /// The session in which one that has ended goes on: of the same principal and kind, or none.
+    pub(crate) async fn session_after(&self, left: &Record) -> Result<Option<Record>, Unavailable> {
+        let Status::Ended { ending: Ending::Restored { to }, .. } = &left.status else {
+            return Ok(None);
+        };
+        let next = self.shared.store.session(to).await?;
+        let owner = |record: &Record| (record.about.principal.clone(), record.about.kind);
+        Ok(next.filter(|next| owner(next) == owner(left)))
     }
 
     /// Cuts the connection of a session's client, as a network might, and keeps the session. Says

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use rejoin_core::identity::StoreIdentity;
 use rejoin_core::limits;
 pub use rejoin_core::page::{
     Body, MessagePage, Page, StoredEntry, StoredEvent, StoredMessage, StoredSnapshot,
@@ -58,6 +59,9 @@ pub struct Early {
 /// All calls may run concurrently; no call waits for a reader.
 #[async_trait]
 pub trait Store: fmt::Debug + Send + Sync + 'static {
+    /// Tells this store from every other, for as long as it keeps any session.
+    fn identity(&self) -> &StoreIdentity;
+
     /// Makes a session. Refused if one of that id is known, also an ended one.
     async fn create(&self, create: Create) -> Result<Record, Failure<CreateRefused>>;
 
@@ -192,8 +196,10 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Forgets an ended session whose time has come. Does nothing to any other.
     async fn forget(&self, id: &SessionId, now: Timestamp) -> Result<(), Unavailable>;
 
-    /// Goes on from a snapshot; returns the session in which the line goes on, new or not.
-    async fn restore(&self, restore: Restore<Body>) -> Result<Record, Failure<RestoreRefused>>;
+    /// Goes on from a snapshot; says in which session, and whether that is new. If it is not, nothing has
+    /// changed.
+    async fn restore(&self, restore: Restore<Body>)
+    -> Result<Restoration, Failure<RestoreRefused>>;
 
     /// Adds to the audit trail.
     async fn audit(&self, record: AuditRecord) -> Result<(), Unavailable>;
@@ -248,6 +254,36 @@ pub enum CreateRefused {
     /// The id is taken.
     #[error("a session of that id exists")]
     Exists,
+}
+
+/// What a restore did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Restoration {
+    /// This session was made and goes on.
+    Made {
+        /// The session.
+        record: Box<Record>,
+        /// The session that it replaces, which went on until now.
+        replaced: Option<Box<Record>>,
+    },
+    /// The line goes on in this session already.
+    Joined(Box<Record>),
+}
+
+impl Restoration {
+    /// The session in which the line goes on.
+    pub fn record(&self) -> &Record {
+        match self {
+            Self::Made { record, .. } | Self::Joined(record) => record,
+        }
+    }
+
+    /// The same, to keep.
+    pub fn into_record(self) -> Record {
+        match self {
+            Self::Made { record, .. } | Self::Joined(record) => *record,
+        }
+    }
 }
 
 /// Which sessions to list.

@@ -15,8 +15,8 @@ mod relief;
 pub mod suite;
 
 pub use contract::{
-    Body, CreateRefused, Due, Early, Failure, MessagePage, Page, PageLimit, Parked, Query, Store,
-    StoredEntry, StoredEvent, StoredMessage, StoredSnapshot, Unavailable,
+    Body, CreateRefused, Due, Early, Failure, MessagePage, Page, PageLimit, Parked, Query,
+    Restoration, Store, StoredEntry, StoredEvent, StoredMessage, StoredSnapshot, Unavailable,
 };
 pub use measure::{Distribution, Measurements};
 pub use memory::MemoryStore;

@@ -7,21 +7,22 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
+use rejoin_core::identity::StoreIdentity;
 use rejoin_core::limits::LogBounds;
 use rejoin_core::log::Entry;
 use rejoin_core::record::{Record, Status};
 use rejoin_core::state::{
     self, Ack, AckRefused, Append, AppendRefused, Appended, Attach, AttachRefused, Attached,
-    Create, Detach, End, EndRefused, Enter, EnterRefused, Entered, Keep, LeaseHeld, NewToken,
-    Renew, RenewRefused, Renewed, Restore, RestoreRefused, Restored, SessionOver, SessionState,
-    Stale, TakeLease, Tokens,
+    Create, Detach, End, EndRefused, Enter, EnterRefused, Entered, Keep, LeaseHeld, MadeSession,
+    NewToken, Renew, RenewRefused, Renewed, Restore, RestoreRefused, Restored, SessionOver,
+    SessionState, Stale, TakeLease, Tokens,
 };
 use rejoin_core::{InSeq, Principal, Seq, SessionId, Term, Timestamp};
 
 use crate::audit::{AuditPage, AuditQuery, AuditRecord};
 use crate::contract::{
-    Body, CreateRefused, Due, Failure, MessagePage, Page, PageLimit, Query, Store, StoredEntry,
-    StoredEvent, StoredMessage, StoredSnapshot, Unavailable,
+    Body, CreateRefused, Due, Failure, MessagePage, Page, PageLimit, Query, Restoration, Store,
+    StoredEntry, StoredEvent, StoredMessage, StoredSnapshot, Unavailable,
 };
 use crate::measure::Measurements;
 use crate::relief;
@@ -29,6 +30,7 @@ use crate::relief;
 /// Sessions in memory.
 #[derive(Debug)]
 pub struct MemoryStore {
+    identity: StoreIdentity,
     bounds: LogBounds,
     /// What all out logs together may hold.
     max_buffered_bytes: u64,
@@ -51,8 +53,11 @@ struct Inner {
 impl MemoryStore {
     /// An empty store whose out logs keep to `bounds`, with at most `audit_max` audit records.
     pub fn new(bounds: LogBounds, audit_max: usize) -> Self {
+        let mut random = [0; 16];
+        getrandom::fill(&mut random).expect("the operating system has random bytes");
         let (inner, measurements) = (Mutex::default(), Measurements::default());
-        Self { bounds, max_buffered_bytes: u64::MAX, audit_max, inner, measurements }
+        let (identity, max_buffered_bytes) = (StoreIdentity::new(random), u64::MAX);
+        Self { identity, bounds, max_buffered_bytes, audit_max, inner, measurements }
     }
 
     /// With a bound for the events of all sessions together. Beyond it the sessions that need theirs
@@ -151,6 +156,10 @@ impl Inner {
 
 #[async_trait]
 impl Store for MemoryStore {
+    fn identity(&self) -> &StoreIdentity {
+        &self.identity
+    }
+
     async fn create(&self, create: Create) -> Result<Record, Failure<CreateRefused>> {
         let mut inner = self.lock()?;
         if inner.sessions.contains_key(&create.about.id) {
@@ -364,28 +373,38 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    async fn restore(&self, restore: Restore<Body>) -> Result<Record, Failure<RestoreRefused>> {
+    async fn restore(
+        &self,
+        restore: Restore<Body>,
+    ) -> Result<Restoration, Failure<RestoreRefused>> {
         let mut inner = self.lock()?;
         let inner = &mut *inner;
-        let from = restore.from.clone();
-        let was_due = inner.sessions.get(&from).and_then(|old| old.record().due_at());
-        let was_held = inner.sessions.get(&from).map_or(0, held);
-        let trace = state::trace_of_forgotten(&restore);
-        match state::restore(restore, &mut inner.sessions).map_err(Failure::Refused)? {
+        let before = |id| inner.sessions.get(id).map(|old| (old.record().due_at(), held(old)));
+        let candidates = [Some(&restore.from), restore.origin.stand_in()].into_iter().flatten();
+        let before: Vec<_> = candidates.map(|id| (id.clone(), before(id))).collect();
+        let made = match state::restore(restore, &mut inner.sessions).map_err(Failure::Refused)? {
             Restored::Joined(id) => {
                 let session = inner.sessions.get(&id).ok_or(Failure::NotFound)?;
-                Ok(session.record())
+                return Ok(Restoration::Joined(Box::new(session.record())));
             }
-            Restored::Made(new) => {
-                let still_held = inner.sessions.get(&from).map_or(0, held);
-                self.measurements.holds(was_held, still_held + held(&new));
-                match inner.sessions.get(&from).map(|old| old.record().due_at()) {
-                    Some(due) => inner.reschedule(&from, was_due, due),
-                    None => drop(inner.insert(trace)),
-                }
-                Ok(inner.insert(*new))
-            }
+            Restored::Made(made) => *made,
+        };
+        let MadeSession { session, from, trace, replaces_active } = made;
+        let (was_due, was_held) = before
+            .into_iter()
+            .find(|(id, _)| *id == from)
+            .and_then(|(_, was)| was)
+            .unwrap_or_default();
+        let still_held = inner.sessions.get(&from).map_or(0, held);
+        self.measurements.holds(was_held, still_held + held(&session));
+        let old = inner.sessions.get(&from).map(SessionState::record);
+        match (&old, trace) {
+            (Some(old), _) => inner.reschedule(&from, was_due, old.due_at()),
+            (None, Some(trace)) => drop(inner.insert(trace)),
+            (None, None) => {}
         }
+        let replaced = old.filter(|_| replaces_active).map(Box::new);
+        Ok(Restoration::Made { record: Box::new(inner.insert(session)), replaced })
     }
 
     async fn audit(&self, record: AuditRecord) -> Result<(), Unavailable> {

@@ -158,6 +158,7 @@ impl Server {
         let size = u32::try_from(opened.content.len()).unwrap_or(u32::MAX);
         let restore = Restore {
             from: facts.session_id.clone(),
+            origin: Origin::Unsaid,
             create: new_session(new, end.principal.clone(), around),
             epoch: facts.epoch,
             seq: facts.seq,

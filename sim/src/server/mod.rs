@@ -19,7 +19,7 @@ use rejoin_core::session::{
     Session, Settings, Tell, Ticket,
 };
 use rejoin_core::state::{
-    Attach, AttachRefused, Create, End, EnterRefused, Keep, NewSnapshot, NewToken, Restore,
+    Attach, AttachRefused, Create, End, EnterRefused, Keep, NewSnapshot, NewToken, Origin, Restore,
     TakeLease, Takeover, TokenUse,
 };
 use rejoin_core::token::{self, Claims, Grant, TokenHash};
@@ -175,6 +175,9 @@ impl Server {
                         self.feed(id, Input::Replaced, around);
                     }
                     self.attach(connection, &record, around);
+                }
+                Err(rejoin_core::state::RestoreRefused::Foreign { .. }) => {
+                    self.refuse(connection, ErrorCode::StateVerificationFailed);
                 }
                 Err(rejoin_core::state::RestoreRefused::Superseded) => {
                     self.refuse(connection, ErrorCode::StateSuperseded);

@@ -143,6 +143,7 @@ impl Server {
             in_seq: snapshot.mark.in_seq,
             taken_at: around.now,
             expires_at: around.now + STATE_TTL,
+            origin: None,
         };
         let nonce = around.random.bytes();
         match seal::seal(around.keys, &facts, &snapshot.body, nonce, MAX_STATE) {

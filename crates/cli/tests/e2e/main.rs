@@ -30,6 +30,7 @@ mod messages;
 mod restoring;
 mod restoring_ended;
 mod restoring_lines;
+mod restoring_own;
 mod resuming;
 mod rotating_keys;
 mod scenarios;

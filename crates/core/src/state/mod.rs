@@ -18,6 +18,7 @@
 mod agent_side;
 mod client_side;
 mod lifecycle;
+mod own;
 mod restore;
 mod tokens;
 
@@ -31,7 +32,8 @@ pub use client_side::{
     Takeover,
 };
 pub use lifecycle::{Create, End, EndRefused, Keep, Recovery};
-pub use restore::{Restore, RestoreRefused, Restored, Sessions, restore, trace_of_forgotten};
+pub use own::Sessions;
+pub use restore::{MadeSession, Origin, Restore, RestoreRefused, Restored, restore};
 pub use tokens::{
     NewToken, Renew, RenewRefused, Renewed, SessionOver, TokenFault, TokenUse, TokenUsed, Tokens,
     UsedToken,

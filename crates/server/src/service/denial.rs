@@ -325,6 +325,7 @@ impl From<EndRefused> for Denial {
 impl From<RestoreRefused> for Denial {
     fn from(refused: RestoreRefused) -> Self {
         match refused {
+            RestoreRefused::Foreign { .. } => Self::State(StateProblem::NotAuthentic),
             RestoreRefused::Superseded => Self::State(StateProblem::Superseded),
             RestoreRefused::AlreadyAttached { .. } => Self::AlreadyAttached,
             RestoreRefused::Implausible { .. } => Self::Invalid(refused.to_string().into()),

@@ -81,6 +81,7 @@ impl Service {
             in_seq,
             taken_at,
             expires_at: exported_at + lifetime,
+            origin: Some(self.origin_of(record)),
         };
         let sealed = sealed_copy(&state, snapshot.as_ref());
         let content = serde_json::to_vec(&sealed).unwrap_or_default(); // JSON always is JSON

@@ -4,10 +4,10 @@
 use rejoin_core::page::Body;
 use rejoin_core::record::{About, Ending, Kind, Record, SnapshotMark, Status, Transport};
 use rejoin_core::resume::Asked;
-use rejoin_core::seal::{self, OpenError, OpenedState, StateFacts};
-use rejoin_core::state::{Create, NewSnapshot, Restore, RestoreRefused, Takeover};
+use rejoin_core::seal::{self, OpenError, OpenedState, SealOrigin, StateFacts};
+use rejoin_core::state::{Create, NewSnapshot, Origin, Restore, RestoreRefused, Takeover};
 use rejoin_core::token::TokenRefusal;
-use rejoin_core::{Epoch, InSeq, LogId, Seq, SessionId};
+use rejoin_core::{Epoch, InSeq, LogId, Principal, Seq, SessionId};
 use rejoin_store::{Failure, Unavailable};
 use serde_json::{Map, Value};
 use tracing::field::{Empty, display};
@@ -76,17 +76,31 @@ impl Service {
         self.check_open()?;
         let Admission { asked, token } = admission;
         let OpenedState { facts, content } = opened;
-        let old = self.sessions().store().session(&facts.session_id).await?;
         let not_ours = || Denial::State(StateProblem::NotAuthentic);
         let state: Map<String, Value> = serde_json::from_slice(&content).map_err(|_| not_ours())?;
         let restore = self.restore_of(visitor, &facts, state, &asked)?;
-        let (record, presented) = self.take_line(visitor, restore, old.as_ref(), token).await?;
-        let asked = Asked { epoch: same_line(&asked, &facts, old.as_ref()), ..asked };
+        let old = self.line_start(&restore).await?;
+        let line = self.take_line(visitor, restore.clone(), old.as_ref(), token).await?;
+        let (record, presented) = line;
+        let start = self.line_start(&restore).await?; // the restore may have found that its log was lost
+        let asked = Asked { epoch: same_line(&asked, &facts, start.as_ref()), ..asked };
         let joined = self.attach(visitor, &record, transport, Some(asked), presented).await?;
         let going_on = &joined.confirmed.record;
         let log_gone = old.is_none_or(|old| is_emptied(&old, going_on));
         let step = self.step_in_force(going_on).await?;
         Ok(Restored { joined, original: facts.session_id, step, log_gone })
+    }
+
+    /// The session that a snapshot was taken of, if this store has it or remembers it.
+    async fn line_start(&self, restore: &Restore<Body>) -> Result<Option<Record>, Unavailable> {
+        let store = self.sessions().store();
+        if let Some(stand_in) = restore.origin.stand_in()
+            && let Some(trace) = store.session(stand_in).await?
+        {
+            return Ok(Some(trace));
+        }
+        let named = store.session(&restore.from).await?;
+        Ok(named.filter(|named| restore.is_of(&named.about, &named.status, &named.epoch)))
     }
 
     /// The session where the line goes on, with the newest state that is known of it. If an older one was
@@ -103,7 +117,8 @@ impl Service {
             return Ok((record, presented));
         }
         let only_at = Some((record.head, record.in_head));
-        let newer = Restore { from: record.id().clone(), only_at, ..restore };
+        let (from, origin) = (record.id().clone(), self.origin(&record));
+        let newer = Restore { from, origin, only_at, ..restore };
         match self.sessions().restore(newer).await {
             Ok(joined) if joined.id() == record.id() => Ok((joined, presented)),
             Ok(made) => Ok((made, None)),
@@ -152,6 +167,26 @@ impl Service {
         Ok(state.remove(STEP).unwrap_or(Value::Null))
     }
 
+    /// What tells a session of this store from others of its id.
+    fn origin(&self, record: &Record) -> Origin {
+        self.sealed_origin(record.id(), &record.about.principal, Some(&self.origin_of(record)))
+    }
+
+    fn sealed_origin(
+        &self,
+        id: &SessionId,
+        principal: &Principal,
+        origin: Option<&SealOrigin>,
+    ) -> Origin {
+        let Some(SealOrigin { store, created_at }) = origin else { return Origin::Unsaid };
+        let here = self.sessions().store().identity();
+        Origin::Sealed {
+            created_at: *created_at,
+            in_this_store: *store == here.mark(),
+            stand_in: here.stand_in(store, id, principal, *created_at),
+        }
+    }
+
     fn restore_of(
         &self,
         visitor: &Visitor,
@@ -164,6 +199,7 @@ impl Service {
         let body = agents_copy(state);
         Ok(Restore {
             from: facts.session_id.clone(),
+            origin: self.sealed_origin(&facts.session_id, &facts.principal, facts.origin.as_ref()),
             create: Create {
                 about: About {
                     id: SessionId::from_random(random::bytes()?),

@@ -97,6 +97,10 @@ impl FailingStore {
 
 #[async_trait]
 impl Store for FailingStore {
+    fn identity(&self) -> &rejoin::core::identity::StoreIdentity {
+        self.inner.identity()
+    }
+
     async fn create(&self, create: Create) -> Result<Record, Failure<CreateRefused>> {
         self.write().await?;
         self.inner.create(create).await
@@ -231,7 +235,10 @@ impl Store for FailingStore {
         self.write().await?;
         self.inner.forget(id, now).await
     }
-    async fn restore(&self, restore: Restore<Body>) -> Result<Record, Failure<RestoreRefused>> {
+    async fn restore(
+        &self,
+        restore: Restore<Body>,
+    ) -> Result<rejoin_store::Restoration, Failure<RestoreRefused>> {
         self.write().await?;
         self.inner.restore(restore).await
     }

@@ -6,8 +6,8 @@ use std::sync::{Arc, MutexGuard};
 use rejoin_core::log::Held;
 use rejoin_core::record::{Record, Status};
 use rejoin_core::state::{
-    self, Append, AppendRefused, Appended, Create, Enter, EnterRefused, Entered, NewEvent,
-    NewSnapshot, Restore, RestoreRefused, Restored, SessionState, Sessions,
+    self, Append, AppendRefused, Appended, Create, Enter, EnterRefused, Entered, MadeSession,
+    NewEvent, NewSnapshot, Restore, RestoreRefused, Restored, SessionState, Sessions,
 };
 use rejoin_core::{InSeq, SessionId, Timestamp};
 
@@ -20,7 +20,7 @@ use super::piece::{Ledger, Piece};
 use super::request::{Answer, Change, Entering, Request};
 use super::shared::Shared;
 use super::slot::{Session, Slot, Touches, Trace};
-use crate::contract::{Body, CreateRefused, Early, Failure};
+use crate::contract::{Body, CreateRefused, Early, Failure, Restoration};
 
 /// Every session there is as of the last change, committed or not.
 #[derive(Debug, Default)]
@@ -173,41 +173,44 @@ impl Papers {
         }
     }
 
-    fn restore(&mut self, restore: Restore<Body>) -> Result<Record, Failure<RestoreRefused>> {
-        let from = restore.from.clone();
-        let restore = in_row(restore, &self.batch);
-        let trace = state::trace_of_forgotten(&restore);
-        let old = self.tables.by_id.get(&from).cloned();
-        if let Some(old) = &old {
-            self.batch.touch(old, &mut old.lock(), Touches::Everything);
+    fn restore(&mut self, restore: Restore<Body>) -> Result<Restoration, Failure<RestoreRefused>> {
+        let candidates = [Some(&restore.from), restore.origin.stand_in()].into_iter().flatten();
+        for slot in candidates.filter_map(|id| self.tables.by_id.get(id)) {
+            self.batch.touch(slot, &mut slot.lock(), Touches::Everything);
         }
+        let restore = in_row(restore, &self.batch);
         let mut line = Line { by_id: &self.tables.by_id, locked: Vec::new() };
-        let mut new = match state::restore(restore, &mut line).map_err(Failure::Refused)? {
-            Restored::Made(new) => *new,
+        let made = match state::restore(restore, &mut line).map_err(Failure::Refused)? {
+            Restored::Made(made) => *made,
             Restored::Joined(id) => {
-                return line.find(&id).map(|joined| joined.record()).ok_or(Failure::NotFound);
+                let joined = line.find(&id).ok_or(Failure::NotFound)?;
+                return Ok(Restoration::Joined(Box::new(joined.record())));
             }
         };
         drop(line);
 
+        let MadeSession { session: mut new, from, trace, replaces_active } = made;
         let fresh = self.tables.new_key();
-        let key = match &old {
-            Some(old) => {
+        let mut replaced = None;
+        let key = match (self.tables.by_id.get(&from).cloned(), trace) {
+            (Some(old), _) => {
                 // The logs stay where they are; it is the old session that gets another key.
-                let key = self.change_key(old, fresh);
+                let key = self.change_key(&old, fresh);
                 let session = &mut *old.lock();
-                self.batch.leave(old, session, Trace::Row);
+                self.batch.leave(&old, session, Trace::Row);
+                replaced = replaces_active.then(|| Box::new(session.state.record()));
                 key
             }
-            None => {
+            (None, Some(trace)) => {
                 self.insert(fresh, trace);
                 self.tables.new_key()
             }
+            (None, None) => fresh,
         };
         if new.snapshot.as_ref().is_some_and(|snapshot| snapshot.body.is_unwritten()) {
             write_snapshot(key, &mut new, &mut self.batch);
         }
-        Ok(self.insert(key, new))
+        Ok(Restoration::Made { record: Box::new(self.insert(key, new)), replaced })
     }
 
     /// Adds a session. One of the same id is replaced.
@@ -372,6 +375,7 @@ fn in_row(restore: Restore<Body>, batch: &Batch) -> Restore<Piece> {
     Restore {
         state: NewSnapshot { size, body: batch.piece(body) },
         from: restore.from,
+        origin: restore.origin,
         create: restore.create,
         epoch: restore.epoch,
         seq: restore.seq,

@@ -66,6 +66,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use async_trait::async_trait;
+use rejoin_core::identity::StoreIdentity;
 use rejoin_core::record::Record;
 use rejoin_core::state::{
     Ack, AckRefused, Append, AppendRefused, Appended, Attach, AttachRefused, Attached, Create,
@@ -86,8 +87,8 @@ use self::shared::Shared;
 use self::slot::{Session, Touches, Trace};
 use crate::audit::{AuditPage, AuditQuery, AuditRecord};
 use crate::contract::{
-    Body, CreateRefused, Due, Early, Failure, MessagePage, Page, PageLimit, Parked, Query, Store,
-    StoredEntry, StoredEvent, StoredSnapshot, Unavailable,
+    Body, CreateRefused, Due, Early, Failure, MessagePage, Page, PageLimit, Parked, Query,
+    Restoration, Store, StoredEntry, StoredEvent, StoredSnapshot, Unavailable,
 };
 use crate::measure::Measurements;
 use crate::relief;
@@ -225,6 +226,10 @@ impl Drop for EmbeddedStore {
 
 #[async_trait]
 impl Store for EmbeddedStore {
+    fn identity(&self) -> &StoreIdentity {
+        &self.shared.identity
+    }
+
     async fn create(&self, create: Create) -> Result<Record, Failure<CreateRefused>> {
         self.ask(|reply| Request::Create(Box::new(create), reply)).await
     }
@@ -453,7 +458,10 @@ impl Store for EmbeddedStore {
         self.ask(|reply| Request::Forget(id.clone(), now, reply)).await
     }
 
-    async fn restore(&self, restore: Restore<Body>) -> Result<Record, Failure<RestoreRefused>> {
+    async fn restore(
+        &self,
+        restore: Restore<Body>,
+    ) -> Result<Restoration, Failure<RestoreRefused>> {
         self.ask(|reply| Request::Restore(Box::new(restore), reply)).await
     }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::{fmt, panic};
 
+use rejoin_core::identity::StoreIdentity;
 use rejoin_core::limits::LogBounds;
 use rejoin_core::state::Recovery;
 use rusqlite::Connection;
@@ -117,7 +118,9 @@ pub(super) fn open(mut options: Options) -> Result<Opened, OpenError> {
     let testimony = Testimony { store, number: content.newest.number };
     let witness = Witness::open(&files.mark, testimony).map_err(of_io)?;
     let Content { sessions, entries, mut rows, newest, .. } = content;
-    let shared = Shared::new(files.clone(), options.bounds, options.max_buffered_bytes);
+    let identity = StoreIdentity::new(store);
+    let (bounds, max_buffered_bytes) = (options.bounds, options.max_buffered_bytes);
+    let shared = Shared::new(identity, files.clone(), bounds, max_buffered_bytes);
     let buffered = sessions.iter().map(|taken| taken.buffered).sum();
     shared.measurements.holds(0, buffered);
     let assembly = Assembly { newest, rows: &mut rows, ledger: &ledger, index: &shared.index };
@@ -184,11 +187,16 @@ fn read_or_make(
     Ok((db, content, witness))
 }
 
+fn new_store_id(random: &mut dyn FnMut(&mut [u8])) -> StoreId {
+    let mut store = StoreId::default();
+    random(&mut store);
+    store
+}
+
 /// Makes a new database with an empty first row, and before it the witness: a database without one
 /// would look as if it had lost it.
 fn make(files: &Files, random: &mut dyn FnMut(&mut [u8])) -> Result<(), OpenError> {
-    let mut store = StoreId::default();
-    random(&mut store);
+    let store = new_store_id(random);
     let of_io = |error| OpenError::of_io(error, &files.directory);
     Witness::open(&files.mark, Testimony { store, number: 0 }).map_err(of_io)?;
     private::make_file(&files.database).map_err(of_io)?;
@@ -219,7 +227,8 @@ fn answer_damage(
     report.damage.clone_from(&content.damage);
     // Those will not be found attached again.
     report.parked = content.sessions.iter().filter_map(Taken::parked).collect();
-    let store = content.store.or(witness.map(|witness| witness.store)).unwrap_or_default();
+    let store = content.store.or(witness.map(|witness| witness.store));
+    let store = store.unwrap_or_else(|| new_store_id(&mut options.random));
     let last = content.newest.number.max(witness.map_or(0, |witness| witness.number));
     let audit_max = options.audit_max as u64;
     let salvage = Salvage { files, damaged: db, store, number: last + 1, audit_max };

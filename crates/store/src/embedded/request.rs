@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use super::piece::Piece;
 use super::slot::{Touches, Trace};
 use crate::audit::AuditRecord;
-use crate::contract::{Body, CreateRefused, Early, Failure, Unavailable};
+use crate::contract::{Body, CreateRefused, Early, Failure, Restoration, Unavailable};
 
 /// Where the answer to a request goes.
 pub(super) type Reply<T, E> = oneshot::Sender<Result<T, E>>;
@@ -25,7 +25,7 @@ pub(super) enum Request {
     Change(SessionId, Change),
     Create(Box<Create>, Reply<Record, Failure<CreateRefused>>),
     Forget(SessionId, Timestamp, Reply<(), Unavailable>),
-    Restore(Box<Restore<Body>>, Reply<Record, Failure<RestoreRefused>>),
+    Restore(Box<Restore<Body>>, Reply<Restoration, Failure<RestoreRefused>>),
     Audit(Box<AuditRecord>, Reply<(), Unavailable>),
     /// Events have gone without a commit: the writer looks whether rows of the journal may go too.
     TidyUp(Reply<(), Unavailable>),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rejoin_core::identity::StoreIdentity;
 use rejoin_core::limits::LogBounds;
 use tokio::sync::watch;
 
@@ -16,6 +17,7 @@ use crate::measure::Measurements;
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Shared {
+    pub(super) identity: StoreIdentity,
     pub(super) files: Files,
     pub(super) queue: Queue,
     pub(super) index: Index,
@@ -30,9 +32,15 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// For a store in these files, with these bounds for each out log and for all.
-    pub(super) fn new(files: Files, bounds: LogBounds, max_buffered_bytes: u64) -> Arc<Self> {
+    /// For this store in these files, with these bounds for each out log and for all.
+    pub(super) fn new(
+        identity: StoreIdentity,
+        files: Files,
+        bounds: LogBounds,
+        max_buffered_bytes: u64,
+    ) -> Arc<Self> {
         Arc::new(Self {
+            identity,
             queue: Queue::default(),
             index: Index::default(),
             readers: Readers::new(&files.database),

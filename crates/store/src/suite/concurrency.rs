@@ -243,7 +243,7 @@ pub async fn snapshots_restored_at_once_meet_in_one_session(world: World) {
             let (world, from) = (Arc::clone(&world), from.clone());
             devices.spawn(async move {
                 let restoring = world.restoring(&from, 2, 0);
-                world.store.restore(restoring).await.unwrap().id().clone()
+                world.store.restore(restoring).await.unwrap().into_record().id().clone()
             });
         }
         let met: BTreeSet<SessionId> = devices.join_all().await.into_iter().collect();

@@ -89,7 +89,8 @@ pub async fn what_is_due_comes_with_its_record(world: World) {
 
 pub async fn a_restore_leaves_the_old_session_to_be_forgotten(world: World) {
     let id = kept_for(&world, 5).await;
-    let new = world.store.restore(world.restoring(&id, 0, 0)).await.unwrap().id().clone();
+    let new =
+        world.store.restore(world.restoring(&id, 0, 0)).await.unwrap().into_record().id().clone();
     let (forget_at, expires_at) = (world.now + REMEMBER, world.now + KEEP);
     assert_eq!(due(&world, after(&world, 5), 9).await, (vec![], Some(forget_at)));
     assert_eq!(due(&world, forget_at, 9).await, (vec![id.clone()], Some(expires_at)));

@@ -40,6 +40,7 @@ mod inbox;
 mod lease;
 mod lifecycle;
 mod listing;
+mod ownership;
 mod read;
 mod reopen;
 mod restore;
@@ -278,7 +279,7 @@ suite! {
             a_session_whose_time_ran_out_unnoticed_hands_over_what_it_has,
             an_older_snapshot_does_not_undo_the_state_that_is_held,
             a_newer_snapshot_replaces_the_state_that_is_held,
-            a_snapshot_beyond_the_log_moves_the_numbering_after_it,
+            a_snapshot_beyond_a_living_log_takes_no_event_out_of_it,
             the_same_snapshot_again_comes_back_to_the_same_session,
             snapshots_of_one_line_meet_in_its_last_session,
             a_session_that_was_closed_is_not_brought_back,
@@ -290,6 +291,17 @@ suite! {
             an_unknown_session_is_made_from_the_sealed_state_once,
             what_the_client_has_seen_is_not_numbered_again,
             a_claim_that_can_not_be_true_is_refused,
+        }
+        ownership {
+            a_session_of_another_principal_is_not_restored,
+            a_session_of_another_kind_is_not_restored,
+            a_line_that_leads_to_another_principal_is_not_followed,
+            a_snapshot_of_another_store_leaves_the_session_that_has_its_id_alone,
+            a_snapshot_of_a_session_whose_id_was_used_again_leaves_the_later_one_alone,
+            a_snapshot_of_another_store_is_remembered_under_its_own_id_where_that_is_free,
+            a_restore_says_whether_it_made_a_session_and_which_it_replaces,
+            a_snapshot_of_a_future_that_was_lost_takes_no_newer_message_along,
+            a_session_whose_future_was_lost_says_so_to_later_snapshots,
         }
         audit {
             the_trail_is_read_newest_first,
@@ -337,6 +349,7 @@ suite! {
             the_reuse_of_a_token_stays_noticed,
             ended_sessions_stay_ended_and_forgotten_ones_forgotten,
             a_restored_line_stays_one,
+            a_store_is_the_same_one_when_it_is_opened_again,
             the_audit_trail_is_there,
         }
     }

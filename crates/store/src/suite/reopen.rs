@@ -18,7 +18,7 @@ use super::results::{answer, kept};
 use super::world::{A_MOMENT, KEEP, REMEMBER, event, refusal, state};
 use super::{AUDIT_MAX, BOUNDS, World, audit};
 use crate::audit::AuditQuery;
-use crate::{Body, PageLimit, Parked, Query};
+use crate::{Body, MemoryStore, PageLimit, Parked, Query, Store as _};
 
 const ALL: PageLimit = PageLimit { events: usize::MAX, bytes: usize::MAX };
 
@@ -62,7 +62,8 @@ pub async fn messages_that_are_dealt_with_can_still_be_read(mut world: World) {
         assert_eq!(after, before);
         assert_eq!(world.waiting(&id).await, [2, 4]);
     }
-    let new = world.store.restore(world.restoring(&id, 0, 1)).await.unwrap().id().clone();
+    let new =
+        world.store.restore(world.restoring(&id, 0, 1)).await.unwrap().into_record().id().clone();
     let after = world.store.messages(&new, InSeq::ZERO, ALL).await.unwrap().unwrap().messages;
     assert_eq!(after, before);
 }
@@ -375,11 +376,11 @@ pub async fn a_restored_line_stays_one(mut world: World) {
     world.checkpoint(&old, "held").await;
     world.store.enter(&old, world.entering(Some("m1"), "hello")).await.unwrap();
     let restoring = Restore { last_seq: Some(Seq::new(1)), ..world.restoring(&old, 0, 0) };
-    let new = world.store.restore(restoring).await.unwrap();
+    let new = world.store.restore(restoring).await.unwrap().into_record();
     world.publish(new.id(), 1).await;
     let before = world.store.read(new.id(), Seq::ZERO, ALL).await.unwrap().unwrap();
     world.crash().await;
-    let again = world.store.restore(world.restoring(&old, 1, 1)).await.unwrap();
+    let again = world.store.restore(world.restoring(&old, 1, 1)).await.unwrap().into_record();
     assert_eq!((again.id(), &again.epoch, again.log), (new.id(), &new.epoch, new.log));
     let after = world.store.read(new.id(), Seq::ZERO, ALL).await.unwrap().unwrap();
     assert_eq!((after.events.len(), &after.events), (2, &before.events));
@@ -387,6 +388,15 @@ pub async fn a_restored_line_stays_one(mut world: World) {
     let resent = world.entering(Some("m1"), "hello");
     assert!(world.store.enter(new.id(), resent).await.unwrap().duplicate);
     assert!(world.seqs(&old).await.is_empty());
+}
+
+/// Seals and derived ids name the store: after a restart they must still mean this one.
+pub async fn a_store_is_the_same_one_when_it_is_opened_again(mut world: World) {
+    let (before, another) = (world.store.identity().clone(), MemoryStore::default());
+    world.session().await;
+    world.crash().await;
+    assert_eq!(*world.store.identity(), before);
+    assert_ne!(*another.identity(), before);
 }
 
 pub async fn the_audit_trail_is_there(mut world: World) {

@@ -15,8 +15,8 @@ use std::time::Duration;
 use rejoin_core::log::{EntryKind, MessageDigest, Weight};
 use rejoin_core::record::{About, Ending, Kind, Record, Transport};
 use rejoin_core::state::{
-    Append, Attach, Create, Detach, End, Enter, NewEvent, NewSnapshot, NewToken, Recovery, Restore,
-    TakeLease, Takeover, TokenUse,
+    Append, Attach, Create, Detach, End, Enter, NewEvent, NewSnapshot, NewToken, Origin, Recovery,
+    Restore, TakeLease, Takeover, TokenUse,
 };
 use rejoin_core::token::TokenHash;
 use rejoin_core::{
@@ -286,6 +286,7 @@ impl World {
     pub(super) fn restoring(&self, from: &SessionId, seq: u64, in_seq: u64) -> Restore<Body> {
         Restore {
             from: from.clone(),
+            origin: Origin::Unsaid,
             create: self.creating(),
             epoch: Epoch::from_text("the snapshot's"),
             seq: Seq::new(seq),

@@ -11,13 +11,14 @@ use rejoin_core::limits::{GRACE_AFTER_START, LogBounds};
 use rejoin_core::log::{EntryKind, Weight};
 use rejoin_core::record::{Ending, Record};
 use rejoin_core::state::{
-    Ack, End, Keep, NewSnapshot, NewToken, Recovery, Renew, Restore, TakeLease, Takeover, TokenUse,
+    Ack, End, Keep, NewSnapshot, NewToken, Origin, Recovery, Renew, Restore, TakeLease, Takeover,
+    TokenUse,
 };
 use rejoin_core::token::TokenHash;
 use rejoin_core::{Epoch, InSeq, Principal, ProcessId, Seq, SessionId, Term, Timestamp};
 use rejoin_store::audit::AuditRecord;
 use rejoin_store::embedded::{EmbeddedStore, Options};
-use rejoin_store::{Body, MemoryStore, PageLimit, Query, Store};
+use rejoin_store::{Body, MemoryStore, PageLimit, Query, Restoration, Store};
 
 use crate::support::{
     Dice, HOUR, at, attachment, creation, departure, events_from, message, options, read_all,
@@ -212,6 +213,7 @@ impl World {
         let (seq, in_seq) = (Seq::new(self.dice.below(30)), InSeq::new(self.dice.below(10)));
         let restore = Restore {
             from: from.clone(),
+            origin: Origin::Unsaid,
             create,
             epoch: Epoch::from_text("the snapshot's"),
             seq,
@@ -226,11 +228,12 @@ impl World {
         };
         let (a, b) = (&self.embedded as &dyn Store, &self.memory as &dyn Store);
         let (x, y) = (a.restore(restore.clone()).await, b.restore(restore).await);
-        assert_eq!(x.as_ref().map(Record::id), y.as_ref().map(Record::id));
+        let id = |done: &Restoration| done.record().id().clone();
+        assert_eq!(x.as_ref().map(id), y.as_ref().map(id));
         if self.loose.contains(from)
-            && let Ok(record) = x
+            && let Ok(done) = x
         {
-            self.loose.insert(record.id().clone());
+            self.loose.insert(id(&done));
         }
     }
 

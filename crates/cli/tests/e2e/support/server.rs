@@ -1,6 +1,7 @@
 //! The binary with an agent, and the ways to talk to it.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitStatus;
 
 use serde_json::Value;
@@ -27,6 +28,11 @@ impl Server {
 
     /// With an API key `key-NAME` for each of these, who may publish.
     pub(crate) async fn start_with_keys(flags: &[&str], names: &[&str]) -> Self {
+        Self::start_with(flags, &Self::api_keys(names), &[]).await
+    }
+
+    /// The settings that give these their API keys.
+    pub(crate) fn api_keys(names: &[&str]) -> String {
         let block = |name: &&str| {
             let hash: String = Sha256::digest(format!("key-{name}"))
                 .iter()
@@ -34,7 +40,12 @@ impl Server {
                 .collect();
             format!("[[api_keys]]\nname = \"{name}\"\npublish = true\nkey_sha256 = \"{hash}\"\n")
         };
-        Self::start_with(flags, &names.iter().map(block).collect::<String>(), &[]).await
+        names.iter().map(block).collect()
+    }
+
+    /// Where its data is.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.process.data()
     }
 
     /// With a settings file and an environment besides.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rejoin_core::page::StoredEvent;
-use rejoin_core::record::{Ending, Record, Status, Transport};
+use rejoin_core::record::{Record, Transport};
 use rejoin_core::{InSeq, LogId, Seq, SessionId};
 use rejoin_store::{PageLimit, Unavailable};
 use tokio::sync::watch as changes;
@@ -235,7 +235,7 @@ impl Feed {
             let store = self.streams.sessions.store();
             let page = match store.read(&self.session, self.cursor, PageLimit::default()).await {
                 Ok(Some(page)) if page.record.is_active() => page,
-                Ok(Some(page)) => match self.follow(page.record.status).await {
+                Ok(Some(page)) => match self.follow(&page.record).await {
                     true => continue,
                     false => return Some(self.session_over()),
                 },
@@ -326,10 +326,10 @@ impl Feed {
 
     /// If the client has gone over to another session, what this stream owes is answered there: in its
     /// newest event, for a stream that carries whatever there is.
-    async fn follow(&mut self, status: Status) -> bool {
-        let Status::Ended { ending: Ending::Restored { to }, .. } = status else { return false };
+    async fn follow(&mut self, left: &Record) -> bool {
         let sessions = &self.streams.sessions;
-        let Ok(Some(record)) = sessions.store().session(&to).await else { return false };
+        let Ok(Some(record)) = sessions.session_after(left).await else { return false };
+        let to = record.id().clone();
         let hub = sessions.hubs().of(&to);
         self.watch = sessions.watch(&to);
         (self.reading, self.cuts) = (hub.read(&self.stream), hub.cuts());

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rejoin_core::page::{Page, StoredEvent};
-use rejoin_core::record::{Ending, Record, Status};
+use rejoin_core::record::Record;
 use rejoin_core::{InSeq, Seq, SessionId, Timestamp};
 use rejoin_store::{PageLimit, Unavailable};
 use tokio::sync::watch as changes;
@@ -134,12 +134,8 @@ impl Reader {
     /// all of that one's log. Says whether it has.
     pub(super) async fn follow(&mut self) -> bool {
         let sessions = self.front.service.sessions();
-        let ended = sessions.store().session(&self.session).await;
-        let ending = ended.ok().flatten().map(|record| record.status);
-        let Some(Status::Ended { ending: Ending::Restored { to }, .. }) = ending else {
-            return false;
-        };
-        let Ok(Some(record)) = sessions.store().session(&to).await else { return false };
+        let Ok(Some(left)) = sessions.store().session(&self.session).await else { return false };
+        let Ok(Some(record)) = sessions.session_after(&left).await else { return false };
         *self = Self::attached(&Arc::clone(&self.front), &record, record.oldest.previous()).await;
         true
     }

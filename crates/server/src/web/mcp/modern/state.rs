@@ -97,6 +97,7 @@ impl Place {
             in_seq: execution.in_seq,
             taken_at: *at,
             expires_at: *at + purpose.lasts(),
+            origin: Some(front.service.origin_of(record)),
         };
         let content = serde_json::to_vec(&content).unwrap_or_default();
         front.service.seal_note(&facts, &content).map_err(denied)
