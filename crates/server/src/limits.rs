@@ -22,3 +22,7 @@ pub(crate) const SUBSCRIPTIONS: usize = 1_000;
 /// … and bytes of their parameters in all: they are made again for another server, and are stored
 /// together whenever one changes.
 pub(crate) const SUBSCRIPTION_BYTES: usize = 256 * 1024;
+
+/// Sessions of `/sse` whose stream broke that are remembered, so that a client that does not name its session
+/// can have it again; each for a minute. Beyond that such a client gets a new one.
+pub(crate) const SSE_LEFT: usize = 1_000;

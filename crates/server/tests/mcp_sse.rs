@@ -433,3 +433,59 @@ async fn bad_requests_are_told_from_one_another() {
         assert_eq!(request.send().await.status, status, "{words}");
     }
 }
+
+/// The official TypeScript client comes back with nothing but the revision that it has agreed upon.
+fn back_without_a_name(web: &Web) -> Request {
+    web.get("/sse").header("mcp-protocol-version", "2024-11-05")
+}
+
+#[tokio::test]
+async fn a_client_that_comes_back_with_its_revision_only_has_its_session_again() {
+    let fake = Fake::new();
+    let web = fake.serve(Setup::open()).await;
+    let peer = Peer::begin(&web).await;
+    let session = peer.session.clone();
+    drop(peer);
+    assert_eq!(post(&web, &session, &call(1, json!({}))).await.status, 202);
+    until_left(&web, &session).await;
+    let mut back = Peer::open(back_without_a_name(&web)).await;
+    assert_eq!(back.session, session);
+    assert!(back.stream.answer(1).await["result"].is_object(), "what was asked meanwhile");
+}
+
+#[tokio::test]
+async fn clients_that_cannot_be_told_apart_get_sessions_of_their_own() {
+    let fake = Fake::new();
+    let web = fake.serve(Setup::open()).await;
+    let (one, two) = (Peer::begin(&web).await, Peer::begin(&web).await);
+    let (had, also_had) = (one.session.clone(), two.session.clone());
+    let watching = Peer::open(back_without_a_name(&web)).await;
+    assert!(![&had, &also_had].contains(&&watching.session), "both streams are being read");
+    drop((one, two));
+    until_left(&web, &had).await;
+    until_left(&web, &also_had).await;
+    let other = Peer::open(back_without_a_name(&web)).await;
+    assert!(![&had, &also_had].contains(&&other.session));
+}
+
+#[tokio::test]
+async fn nobody_has_the_session_of_another_principal_or_of_another_revision() {
+    let fake = Fake::new();
+    let web = fake.serve(Setup::keyed()).await;
+    let own = |request: Request| request.by("alice");
+    let mut peer = Peer::open(own(web.get("/sse"))).await;
+    let session = peer.session.clone();
+    own(message(&web, &session, &initialize("2024-11-05"))).send().await;
+    peer.stream.answer(0).await;
+    drop(peer);
+    until_left(&web, &session).await;
+    assert_ne!(Peer::open(back_without_a_name(&web).by("bob")).await.session, session);
+    let newer = web.get("/sse").header("mcp-protocol-version", "2025-06-18");
+    assert_ne!(Peer::open(own(newer)).await.session, session);
+    assert_ne!(Peer::open(own(web.get("/sse"))).await.session, session, "it begins");
+    assert_eq!(Peer::open(own(back_without_a_name(&web))).await.session, session);
+}
+
+async fn until_left(web: &Web, session: &str) {
+    parked(web, session).await;
+}

@@ -9,7 +9,9 @@ use axum::Router;
 use axum::http::StatusCode;
 use rejoin::WallClock;
 use rejoin::service::{Service, ServiceSettings};
-use rejoin::web::{self, AllowList, Allowed, McpSettings, MetricsFor, ModernSettings, WebSettings};
+use rejoin::web::{
+    self, AllowList, Allowed, McpSettings, MetricsFor, ModernSettings, Revisions, WebSettings,
+};
 
 use super::health::{self, Health};
 use super::opening::log_bounds;
@@ -95,14 +97,21 @@ fn mcp_settings(config: &Config) -> McpSettings {
             StaleStatus::Gone => StatusCode::GONE,
             StaleStatus::NotFound => StatusCode::NOT_FOUND,
         },
+        knows_callers: !are_strangers(config),
+        revisions: Revisions::only(settings.mcp_revisions.iter().map(String::as_str)),
         modern: modern_settings(config),
     }
+}
+
+/// Whether anybody may call from anywhere.
+fn are_strangers(config: &Config) -> bool {
+    config.settings.insecure_no_auth && config.access == Access::Open
 }
 
 /// Where anybody may call from anywhere, nobody is known by an address: no two requests belong together.
 fn modern_settings(config: &Config) -> ModernSettings {
     let settings = &config.settings;
-    let strangers = settings.insecure_no_auth && config.access == Access::Open;
+    let strangers = are_strangers(config);
     let upstream = match settings.modern_upstream {
         ModernUpstream::PerPrincipal if !strangers => web::ModernUpstream::PerPrincipal,
         ModernUpstream::PerPrincipal | ModernUpstream::PerRequest => {

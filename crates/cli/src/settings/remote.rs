@@ -152,6 +152,29 @@ impl Kind for WebOrigin {
     }
 }
 
+/// A revision of MCP that is served.
+pub(crate) struct McpRevision;
+
+impl Kind for McpRevision {
+    type Value = String;
+    const PLACEHOLDER: &'static str = "REVISION";
+
+    fn parse(text: &str) -> Result<String, String> {
+        let known = rejoin::web::Revisions::known();
+        if known.contains(&text) {
+            return Ok(text.to_owned());
+        }
+        Err(format!(
+            "{text:?} is no revision of MCP that is served; there are {}",
+            known.join(", ")
+        ))
+    }
+
+    fn show(value: &String) -> Shown {
+        Shown::quoted(value)
+    }
+}
+
 /// A host's name in lower case, good for any port.
 pub(crate) struct HostName;
 

@@ -9,7 +9,7 @@ use super::define::DefaultValue::{Absent, Computed, Text};
 use super::define::{Setting, optional, settings};
 use super::headers::Headers;
 use super::kind::{Kind, List, Maybe, Shown};
-use super::remote::{HostName, HttpUrl, Program, StoreChoice, WebOrigin};
+use super::remote::{HostName, HttpUrl, McpRevision, Program, StoreChoice, WebOrigin};
 use super::scalars::{Count, FilePath, ListenAddress, Switch};
 use super::secret::Secret;
 use super::size::Size;
@@ -177,6 +177,10 @@ settings! {
     reissue_window: Time = Text("15s");
     /// A call not answered within this time becomes a durable task, for clients that understand tasks.
     task_after: Time = Text("5s");
+    /// The revisions of MCP that clients are offered; `/sse` and `/message` are there only with
+    /// `2024-11-05`. A client that asks for another one is offered the newest of them that has sessions, or
+    /// refused with those there are.
+    mcp_revisions: List<McpRevision> = Absent("all");
     /// Upstream sessions for stateless clients: one `per_principal` and client name, or a new one
     /// `per_request`.
     modern_upstream: ModernUpstream = Text("per_principal");

@@ -76,11 +76,16 @@ impl Network {
     /// Waits until the client has the id of an event of the answer to the request with `word` in it. Before
     /// that no client can resume, whatever the server does.
     pub(crate) async fn can_resume(&self, word: &str) {
+        self.has_replied(word, "id:").await;
+    }
+
+    /// Waits until the client has these words of the answer to the request with `word` in it.
+    pub(crate) async fn has_replied(&self, word: &str, words: &str) {
         let has =
             |text: &[u8], part: &str| text.windows(part.len()).any(|at| at == part.as_bytes());
         let mut talks = self.talks.subscribe();
         let waiting = talks.wait_for(|talks| {
-            talks.values().any(|talk| has(&talk.request, word) && has(&talk.reply, "id:"))
+            talks.values().any(|talk| has(&talk.request, word) && has(&talk.reply, words))
         });
         let seen = timeout(PATIENCE, waiting).await.map(|_| ());
         seen.unwrap_or_else(|_| panic!("the stream of {word} never began with an event id"));

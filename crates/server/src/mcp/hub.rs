@@ -36,6 +36,8 @@ pub(crate) struct Hubs {
     /// Sessions whose token was used since their client was last given one.
     renewed: Mutex<HashSet<SessionId>>,
     pub(crate) fetched: Fetched,
+    /// Sessions whose client was there when the process before this one ended.
+    left: Mutex<Vec<SessionId>>,
 }
 
 /// What the streams of one session share.
@@ -89,6 +91,16 @@ pub struct Reading {
 }
 
 impl Hubs {
+    /// Notes the sessions whose client was there when the process before this one ended.
+    pub(crate) fn note_left(&self, sessions: Vec<SessionId>) {
+        *lock(&self.left) = sessions;
+    }
+
+    /// Those sessions, once.
+    pub(crate) fn take_left(&self) -> Vec<SessionId> {
+        std::mem::take(&mut *lock(&self.left))
+    }
+
     /// The hub of a session.
     pub(crate) fn of(&self, session: &SessionId) -> Arc<Hub> {
         let mut hubs = lock(&self.hubs);

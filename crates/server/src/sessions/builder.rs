@@ -165,6 +165,7 @@ impl Builder {
         for Parked { id, generation } in &parked {
             shared.noted(id, *generation, Happening::ParkedByRestart);
         }
+        shared.hubs.note_left(parked.iter().map(|Parked { id, .. }| id.clone()).collect());
         if shared.hook.is_some() && !parked.is_empty() {
             shared.tasks.spawn(asking::ask_after_start(Arc::clone(&shared), parked));
         }

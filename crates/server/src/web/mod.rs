@@ -33,7 +33,7 @@ use rejoin_core::Timestamp;
 use rejoin_core::record::Record;
 
 pub use gate::{AllowList, Allowed, gate};
-pub use mcp::{McpSettings, ModernSettings, ModernUpstream};
+pub use mcp::{McpSettings, ModernSettings, ModernUpstream, Revisions};
 
 use self::answer::Failure;
 use self::credentials::Credentials;
@@ -98,6 +98,7 @@ pub(crate) struct Front {
     pub(crate) credentials: Credentials,
     pub(crate) settings: WebSettings,
     pub(crate) modern: mcp::Modern,
+    pub(crate) left: mcp::Left,
 }
 
 impl std::fmt::Debug for Front {
@@ -128,7 +129,9 @@ impl std::fmt::Debug for Front {
 pub fn router(service: Service, access: Arc<dyn Authenticate>, settings: WebSettings) -> Router {
     let allowed = settings.allowed.clone();
     let credentials = Credentials::new(access, settings.wall_clock.clone());
-    let front = Arc::new(Front { service, credentials, settings, modern: mcp::Modern::default() });
+    let left = mcp::Left::by_restart(service.sessions().hubs().take_left());
+    let modern = mcp::Modern::default();
+    let front = Arc::new(Front { service, credentials, settings, modern, left });
     tokio::spawn(Arc::clone(&front).follow_revocations());
     let routes = Router::new()
         .route("/ws", any(ws::upgrade))

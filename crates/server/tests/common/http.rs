@@ -81,6 +81,10 @@ impl Request {
             let (status, headers) = read_head(&mut socket).await;
             let mut body = Vec::new();
             let _ = socket.read_to_end(&mut body).await;
+            let is_chunked = |(name, value): &(String, String)| {
+                name == "transfer-encoding" && value == "chunked"
+            };
+            let body = if headers.iter().any(is_chunked) { unchunked(&body) } else { body };
             Answer { status, headers, body }
         };
         soon(answer).await
@@ -93,6 +97,19 @@ impl Request {
         let (status, headers) = read_head(&mut socket).await;
         Stream { status, headers, socket }
     }
+}
+
+/// What came in chunks, as far as it came.
+fn unchunked(mut body: &[u8]) -> Vec<u8> {
+    let mut whole = Vec::new();
+    while let Some(line) = body.windows(2).position(|pair| pair == b"\r\n") {
+        let size = std::str::from_utf8(&body[..line]).unwrap();
+        let size = usize::from_str_radix(size, 16).unwrap();
+        let end = (line + 2 + size).min(body.len());
+        whole.extend(&body[line + 2..end]);
+        body = &body[(end + 2).min(body.len())..];
+    }
+    whole
 }
 
 async fn read_head(socket: &mut BufReader<TcpStream>) -> (u16, Vec<(String, String)>) {
@@ -115,8 +132,12 @@ impl Answer {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
+    /// What it says; the last event of a stream, if it is one.
     pub fn json(&self) -> Value {
         let text = String::from_utf8_lossy(&self.body);
+        let is_stream = self.header("content-type") == Some("text/event-stream");
+        let last = text.lines().filter_map(|line| line.strip_prefix("data: ")).next_back();
+        let text = last.filter(|_| is_stream).map_or(text.clone(), Into::into);
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
     }
 

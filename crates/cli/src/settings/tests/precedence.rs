@@ -51,6 +51,7 @@ const PROTOCOL_DEFAULTS: &[(&str, &str)] = &[
     ("reissue_window", r#""15s""#),
     ("task_after", r#""5s""#),
     ("modern_upstream", r#""per_principal""#),
+    ("mcp_revisions", "-"), // all
     ("trust_annotations", "true"),
 ];
 

@@ -7,14 +7,17 @@
 //! | file | concern |
 //! |---|---|
 //! | `request.rs` | what a request must be like |
+//! | `revisions.rs` | the revisions that are offered |
 //! | `post.rs`, `get.rs` | the calls |
 //! | `feed.rs` | one stream of a session: what it is to be sent next |
 //! | `sse.rs` | a feed as server-sent events |
+//! | `early.rs` | the head of a response whose answer takes its time |
 //! | `event_id.rs` | what an event's id says |
 //! | `failure.rs` | what goes wrong, as HTTP and JSON-RPC say it |
 //! | `legacy/` | `/sse` and `/message` |
 //! | `modern/` | revision 2026-07-28, which has no sessions |
 
+mod early;
 pub(crate) mod event_id;
 mod failure;
 pub(crate) mod feed;
@@ -23,6 +26,7 @@ mod legacy;
 mod modern;
 mod post;
 mod request;
+mod revisions;
 mod sse;
 
 use std::sync::Arc;
@@ -35,9 +39,11 @@ use axum::routing::post;
 use rejoin_core::record::Transport;
 
 use self::failure::McpFailure;
+pub(crate) use self::legacy::Left;
 pub(crate) use self::modern::Modern;
 pub use self::modern::{ModernSettings, ModernUpstream};
 use self::request::Client;
+pub use self::revisions::Revisions;
 use super::Front;
 
 /// How MCP clients are treated.
@@ -54,6 +60,11 @@ pub struct McpSettings {
     pub adopt_unknown_sessions: bool,
     /// The status with which `/message` refuses a session that is gone.
     pub stale_session_status: StatusCode,
+    /// Whether callers can be told apart, by a credential or as those of this machine: only then a client that
+    /// comes back to `/sse` without a name can have its session.
+    pub knows_callers: bool,
+    /// The revisions that clients are offered.
+    pub revisions: Revisions,
     /// How clients of revision 2026-07-28 are treated.
     pub modern: ModernSettings,
 }
@@ -66,6 +77,8 @@ impl Default for McpSettings {
             session_tools: false,
             adopt_unknown_sessions: false,
             stale_session_status: StatusCode::GONE,
+            knows_callers: true,
+            revisions: Revisions::default(),
             modern: ModernSettings::default(),
         }
     }
@@ -83,9 +96,13 @@ const OVER: Transport = Transport::StreamableHttp;
 /// The routes.
 pub(super) fn routes(settings: &McpSettings) -> Router<Arc<Front>> {
     let calls = post(post::post).get(get::get).delete(delete).head(no_head);
+    let legacy = match settings.revisions.has_legacy_transport() {
+        true => legacy::routes(),
+        false => Router::new(),
+    };
     Router::new()
         .route("/mcp", calls)
-        .merge(legacy::routes())
+        .merge(legacy)
         .layer(DefaultBodyLimit::max(settings.max_bytes))
 }
 

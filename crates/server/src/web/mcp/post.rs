@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::{IntoResponse, Response};
 use rejoin_core::log::EntryKind;
 use rejoin_core::record::{Kind as SessionKind, Record};
 use rejoin_core::{InSeq, SessionId};
@@ -20,7 +20,7 @@ use super::feed::{Beginning, Feed, Next};
 use super::request::{
     Accepts, Client, messages, named_session, not_acceptable, not_read, revision,
 };
-use super::{McpFailure, OVER, SESSION_ID, modern, sse};
+use super::{McpFailure, OVER, SESSION_ID, early, modern, sse};
 use crate::limits;
 use crate::mcp::logged::{Entry, StreamName};
 use crate::mcp::message::{Kind, Message, RequestId, read};
@@ -55,6 +55,7 @@ pub(super) async fn post(
     if modern::is_modern(&headers, &body) {
         return modern::post(client, &front, &headers, accepts, messages, batch).await;
     }
+    let messages = negotiated(&front, messages)?;
     let begins = messages.iter().any(|message| message.method() == Some(INITIALIZE));
     if begins && batch {
         return Err(McpFailure::bad("`initialize` comes alone"));
@@ -75,6 +76,12 @@ pub(super) async fn post(
         },
         taken => taken,
     }
+}
+
+/// Messages as the server behind gets them.
+fn negotiated(front: &Front, messages: Vec<Message>) -> Result<Vec<Message>, McpFailure> {
+    let revisions = &front.settings.mcp.revisions;
+    messages.into_iter().map(|message| revisions.negotiated(message)).collect()
 }
 
 /// Takes messages, which may be a batch, for a session that goes on.
@@ -169,7 +176,7 @@ impl Call<'_> {
         let is_request = |message: &Message| matches!(message.kind(), Kind::Request { .. });
         let asks = messages.iter().any(is_request);
         let bytes = random::bytes().map_err(Denial::from)?;
-        let stream = match self.accepts.events {
+        let stream = match self.accepts.streams() {
             true => StreamName::from_random(bytes),
             false => StreamName::answers_only(bytes),
         };
@@ -188,7 +195,7 @@ impl Call<'_> {
             Beginning { stream, cursor, owed, ends: true, suspects_loss: false, present, watch };
         let feed = Feed::begin(self.front, &self.record, beginning)
             .read_by(self.front, &self.client.visitor.caller);
-        if self.accepts.events {
+        if self.accepts.streams() {
             let retry = self.front.settings.mcp.retry;
             let priming = self.primed.then(|| sse::priming(&feed.first_place(), retry));
             // In one event, for nobody remembers them: no connection can break between them.
@@ -196,7 +203,15 @@ impl Call<'_> {
             let first = first.map(Next::Messages);
             return Ok(sse::respond(feed, priming, first));
         }
-        answer_as_json(feed, refused, self.batch).await
+        let (keep_alive, batch) = (self.front.settings.sse_keep_alive, self.batch);
+        if let Some(early) = self.accepts.early() {
+            let answering = async move {
+                let answered = answer_as_json(feed, refused, batch).await;
+                answered.unwrap_or_else(IntoResponse::into_response)
+            };
+            return Ok(early::respond(Some(early), answering, keep_alive).await);
+        }
+        answer_as_json(feed, refused, batch).await
     }
 
     /// While the server goes down no new call begins.

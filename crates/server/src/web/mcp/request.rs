@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use axum::extract::rejection::BytesRejection;
-use axum::http::header::{ACCEPT, CONTENT_TYPE};
+use axum::http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use rejoin_core::SessionId;
 use rejoin_core::record::Record;
 
+use super::early::Early;
 use super::post::request_id;
 use super::{McpFailure, OVER, PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::message::{Message, NoMessage, RequestId};
@@ -49,8 +50,30 @@ impl Client {
         headers: &HeaderMap,
     ) -> Result<Record, McpFailure> {
         let id = named_session(headers)?;
-        Ok(front.service.mcp_session(&self.visitor, &id).await?)
+        let record = front.service.mcp_session(&self.visitor, &id).await?;
+        check_offered(front, headers, &record).await?;
+        Ok(record)
     }
+}
+
+/// A revision that is named must be offered, or be that of the session: it may have been agreed upon when it
+/// was offered.
+async fn check_offered(
+    front: &Front,
+    headers: &HeaderMap,
+    record: &Record,
+) -> Result<(), McpFailure> {
+    let offered = &front.settings.mcp.revisions;
+    let named = headers.get(PROTOCOL_VERSION).and_then(|value| value.to_str().ok());
+    let Some(named) = named.filter(|named| !offered.offers(named)) else { return Ok(()) };
+    let sessions = front.service.sessions();
+    let hub = sessions.hubs().of(record.id());
+    let agreed = hub.revision(&**sessions.store()).await.map_err(Denial::from)?;
+    if agreed == Some(named) {
+        return Ok(());
+    }
+    let offered = offered.streamable().join(", ");
+    Err(McpFailure::bad(format!("MCP-Protocol-Version must be one of {offered}")))
 }
 
 /// The session that a request names.
@@ -103,7 +126,14 @@ fn check_revision(headers: &HeaderMap) -> Result<(), McpFailure> {
 pub(super) struct Accepts {
     pub(super) events: bool,
     pub(super) json: bool,
+    /// Whether it says that it reads a stream of answers, and waits for ever when that breaks.
+    pub(super) forgets_streams: bool,
 }
+
+/// What clients call themselves that do not notice when the stream of an answer breaks, nor go on with it:
+/// `@ai-sdk/mcp` (2.0: `processEvents` in `HttpMCPTransport.send` rejects no request). When a response in one
+/// piece breaks, they do.
+const FORGETS_STREAMS: &str = "ai-sdk/";
 
 impl Accepts {
     pub(super) fn of(headers: &HeaderMap) -> Self {
@@ -114,9 +144,25 @@ impl Accepts {
             let named = [name, family, "*/*"].map(|kind| ranges.iter().find(|it| it.kind == kind));
             ranges.is_empty() || named.into_iter().flatten().next().is_some_and(|it| it.wanted)
         };
+        let agent = headers.get(USER_AGENT).and_then(|value| value.to_str().ok());
         Self {
             events: takes("text/event-stream", "text/*"),
             json: takes("application/json", "application/*"),
+            forgets_streams: agent.is_some_and(|agent| agent.contains(FORGETS_STREAMS)),
+        }
+    }
+
+    /// Whether requests are answered with a stream.
+    pub(super) fn streams(self) -> bool {
+        self.events && !(self.json && self.forgets_streams)
+    }
+
+    /// How a response begins before there is an answer; nothing if it must not.
+    pub(super) fn early(self) -> Option<Early> {
+        match (self.streams(), self.json && self.forgets_streams) {
+            (true, _) => Some(Early::Events),
+            (false, true) => Some(Early::Json),
+            (false, false) => None,
         }
     }
 }
@@ -205,7 +251,7 @@ mod tests {
         if let Some(value) = value {
             headers.insert(ACCEPT, value.parse().unwrap());
         }
-        let Accepts { events, json } = Accepts::of(&headers);
+        let Accepts { events, json, .. } = Accepts::of(&headers);
         (events, json)
     }
 

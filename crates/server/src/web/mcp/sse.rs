@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
+use axum::http::HeaderName;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::stream::unfold;
@@ -12,7 +13,14 @@ use futures_util::stream::unfold;
 use super::feed::{Feed, Next};
 
 /// Says nothing, so that whatever stands between does not take the stream for dead.
-const KEEP_ALIVE: &str = ": nothing new\n\n";
+pub(super) const KEEP_ALIVE: &str = ": nothing new\n\n";
+
+/// What the head of every stream says.
+pub(super) const STREAM_HEAD: [(HeaderName, &str); 3] = [
+    (CONTENT_TYPE, "text/event-stream"),
+    (CACHE_CONTROL, "no-cache, no-transform"),
+    (HeaderName::from_static("x-accel-buffering"), "no"),
+];
 
 /// Whoever's stream was taken over should not come back for it: the two would fight.
 const STAY_AWAY: Duration = Duration::from_secs(60 * 60);
@@ -29,12 +37,7 @@ pub(super) fn respond(feed: Feed, opening: Option<String>, first: Option<Next>) 
     let more = first.is_none_or(|next| write(&mut text, next));
     let begun = Some(text).filter(|text| !text.is_empty());
     let writing = Writing { feed, begun, more };
-    let headers = [
-        (CONTENT_TYPE.as_str(), "text/event-stream"),
-        (CACHE_CONTROL.as_str(), "no-cache, no-transform"),
-        ("x-accel-buffering", "no"),
-    ];
-    (headers, Body::from_stream(unfold(writing, Writing::next))).into_response()
+    (STREAM_HEAD, Body::from_stream(unfold(writing, Writing::next))).into_response()
 }
 
 struct Writing {

@@ -28,7 +28,7 @@ pub(super) async fn post(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<(StatusCode, &'static str), LegacyFailure> {
     let body = body.map_err(|why| not_read(&front, &why))?;
-    let message = one_message(&headers, &body)?;
+    let message = one_message(&front, &headers, &body)?;
     let name = named.session.ok_or_else(|| {
         McpFailure::bad("sessionId is missing: post to the address in the `endpoint` event")
     })?;
@@ -40,7 +40,9 @@ pub(super) async fn post(
             match *record.id() == had {
                 true => Err(Denial::Ended(ending)),
                 // Its client has just gone over to another one: the id names that now.
-                false => take(&front, &visitor, record, one_message(&headers, &body)?).await,
+                false => {
+                    take(&front, &visitor, record, one_message(&front, &headers, &body)?).await
+                }
             }
         }
         taken => taken,
@@ -68,10 +70,10 @@ async fn take(
     enter(sessions, record.id(), message, entering).await.map(drop)
 }
 
-fn one_message(headers: &HeaderMap, body: &[u8]) -> Result<Message, McpFailure> {
+fn one_message(front: &Front, headers: &HeaderMap, body: &[u8]) -> Result<Message, McpFailure> {
     let (mut messages, batch) = messages(headers, body)?;
     match messages.pop().filter(|_| !batch) {
-        Some(message) => Ok(message),
+        Some(message) => front.settings.mcp.revisions.negotiated(message),
         None => Err(McpFailure::bad("batches are of revision 2025-03-26 only")),
     }
 }

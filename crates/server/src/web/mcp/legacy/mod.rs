@@ -9,11 +9,15 @@
 //! |---|---|
 //! | `stream.rs` | `GET /sse` |
 //! | `message.rs` | `POST /message` |
+//! | `returning.rs` | clients that come back without a name |
 //! | `failure.rs` | what goes wrong, as these clients are told |
 
 mod failure;
 mod message;
+mod returning;
 mod stream;
+
+pub(crate) use self::returning::Left;
 
 use std::sync::Arc;
 

@@ -14,6 +14,7 @@ use super::super::get::LAST_EVENT_ID;
 use super::super::request::{Accepts, not_acceptable};
 use super::super::sse;
 use super::failure::LegacyFailure;
+use super::returning::{self, NOT_INTRODUCED};
 use super::{Client, Named, OVER};
 use crate::mcp::Present;
 use crate::mcp::logged::StreamName;
@@ -34,7 +35,11 @@ pub(super) async fn open(
         return Err(not_acceptable("Accept must name text/event-stream").into());
     }
     let header = headers.get(SESSION).and_then(|value| value.to_str().ok()).map(str::to_owned);
-    let opened = match header.or(query.session) {
+    let name = match header.or(query.session) {
+        Some(name) => Some(name),
+        None => returning::session(&front, &visitor, &headers).await?.map(|id| id.to_string()),
+    };
+    let opened = match name {
         Some(name) => named(&front, &visitor, &name, &headers).await?,
         None => begin(&front, &visitor, None).await?,
     };
@@ -44,7 +49,7 @@ pub(super) async fn open(
     let beginning = Beginning { stream, cursor, owed, ends: false, suspects_loss, present, watch };
     let feed = Feed::begin(&front, &record, beginning).read_by(&front, &visitor.caller);
     let endpoint = endpoint(&feed, record.id());
-    Ok(sse::respond(feed, Some(endpoint), None))
+    Ok(front.left.watch(record.id().clone(), sse::respond(feed, Some(endpoint), None)))
 }
 
 /// A session whose stream can begin.
@@ -104,7 +109,7 @@ async fn begin(
     };
     let record = match chosen {
         Some(record) => record,
-        None => service.create(visitor, Kind::Mcp, "{}", None).await?,
+        None => service.create(visitor, Kind::Mcp, NOT_INTRODUCED, None).await?,
     };
     let sessions = service.sessions();
     let watch = sessions.watch(record.id());

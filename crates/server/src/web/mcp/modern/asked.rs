@@ -14,7 +14,7 @@ use super::wire::{TASKS, meta};
 use crate::mcp::members::Members;
 use crate::mcp::message::{Kind, Message, RequestId, read};
 use crate::mcp::own_words::{code, request};
-use crate::web::mcp::McpFailure;
+use crate::web::mcp::{McpFailure, Revisions};
 
 /// Members as they were written.
 type RawMembers = Members<Box<RawValue>>;
@@ -50,11 +50,15 @@ pub(super) struct Asked {
 
 impl Asked {
     /// Reads a request, and checks that its headers agree with it.
-    pub(super) fn read(message: &Message, headers: &HeaderMap) -> Result<Self, McpFailure> {
+    pub(super) fn read(
+        message: &Message,
+        headers: &HeaderMap,
+        revisions: &Revisions,
+    ) -> Result<Self, McpFailure> {
         let Kind::Request { id, method } = message.kind() else {
             return Err(McpFailure::bad("it is no request"));
         };
-        let asked = Self::parse(id, method, message, headers);
+        let asked = Self::parse(id, method, message, headers, revisions);
         asked.map_err(|failure| failure.answering(Some(id)))
     }
 
@@ -63,6 +67,7 @@ impl Asked {
         method: &str,
         message: &Message,
         headers: &HeaderMap,
+        revisions: &Revisions,
     ) -> Result<Self, McpFailure> {
         let mut params: RawMembers = read(message.params());
         let envelope = params.take("_meta").ok_or_else(|| invalid("`_meta` is missing"))?;
@@ -70,7 +75,7 @@ impl Asked {
         let version = text(envelope.take(meta::VERSION));
         let version =
             version.ok_or_else(|| invalid(&format!("`_meta` has no {}", meta::VERSION)))?;
-        headers::check_version(headers, &version)?;
+        headers::check_version(headers, &version, revisions)?;
         headers::check_routing(headers, method, params.named(method)?.as_deref())?;
         let capabilities = envelope.take(meta::CAPABILITIES);
         let capabilities = capabilities.and_then(|raw| serde_json::from_str(raw.get()).ok());

@@ -31,12 +31,6 @@ pub(super) fn refuse(code: i32, sentence: impl Into<Box<str>>) -> McpFailure {
     McpFailure::new(status_of(code.into()), RpcError::new(code, sentence))
 }
 
-/// The same, with what a program needs to know of it.
-pub(super) fn refuse_with(code: i32, sentence: &str, data: Value) -> McpFailure {
-    let error = RpcError { data: Some(data), ..RpcError::new(code, sentence) };
-    McpFailure::new(status_of(code.into()), error)
-}
-
 /// The client has not declared a capability that the request needs.
 pub(super) fn missing_capability(required: Value) -> RpcError {
     let data = json!({ "requiredCapabilities": required });

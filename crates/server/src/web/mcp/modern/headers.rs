@@ -1,28 +1,24 @@
 //! Whether the headers of a request say what its body does: others between client and server go by them.
 
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, StatusCode};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::json;
 
-use super::failure::{refuse, refuse_with};
-use super::wire::{HEADER_MISMATCH, METHOD_HEADER, NAME_HEADER, REVISION, UNSUPPORTED_VERSION};
-use crate::mcp::REVISIONS;
-use crate::web::mcp::{McpFailure, PROTOCOL_VERSION};
+use super::failure::refuse;
+use super::wire::{HEADER_MISMATCH, METHOD_HEADER, NAME_HEADER, REVISION};
+use crate::web::mcp::{McpFailure, PROTOCOL_VERSION, Revisions};
 
-/// The revision that is named must be this one, in header and body alike.
-pub(super) fn check_version(headers: &HeaderMap, in_body: &str) -> Result<(), McpFailure> {
+/// The revision that is named must be this one, in header and body alike, and be offered.
+pub(super) fn check_version(
+    headers: &HeaderMap,
+    in_body: &str,
+    revisions: &Revisions,
+) -> Result<(), McpFailure> {
     check_equal(headers, PROTOCOL_VERSION, in_body)?;
-    if in_body == REVISION {
+    if in_body == REVISION && revisions.offers(REVISION) {
         return Ok(());
     }
-    let data = json!({ "supported": supported(), "requested": in_body });
-    Err(refuse_with(UNSUPPORTED_VERSION, "this revision is not served here", data))
-}
-
-/// The revisions that are served on this path, newest first.
-pub(super) fn supported() -> Vec<&'static str> {
-    std::iter::once(REVISION).chain(REVISIONS.into_iter().skip(1).rev()).collect()
+    Err(McpFailure::new(StatusCode::BAD_REQUEST, revisions.unsupported(in_body)))
 }
 
 /// The method, and what it is about, must stand in the headers.
@@ -74,10 +70,5 @@ mod tests {
         assert_eq!(decoded("us-west1").as_deref(), Some("us-west1"));
         assert_eq!(decoded("=?base64?SGVsbG8sIOS4lueVjA==?=").as_deref(), Some("Hello, 世界"));
         assert_eq!(decoded("=?base64?no base64?="), None);
-    }
-
-    #[test]
-    fn every_revision_with_streamable_http_is_named_newest_first() {
-        assert_eq!(supported(), ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"]);
     }
 }

@@ -46,6 +46,7 @@ use self::asked::Asked;
 use self::failure::refuse;
 use self::run::Run;
 use super::PROTOCOL_VERSION;
+use super::early::{self, Early};
 use super::request::{Accepts, Client};
 use crate::mcp::REVISIONS;
 use crate::mcp::message::{Kind, Message};
@@ -87,6 +88,9 @@ impl Default for ModernSettings {
         }
     }
 }
+
+/// The request whose answer is a stream.
+const LISTEN: &str = "subscriptions/listen";
 
 /// Whether a POST is of this revision: it names it, in its header or in its `_meta`.
 pub(super) fn is_modern(headers: &HeaderMap, body: &[u8]) -> bool {
@@ -132,10 +136,25 @@ pub(super) async fn post(
             return Err(McpFailure::bad("a client sends no responses in this revision"));
         }
     }
-    let asked = Asked::read(&message, headers)?;
+    let asked = Asked::read(&message, headers, &front.settings.mcp.revisions)?;
+    let early = match &*asked.method {
+        LISTEN => accepts.events.then_some(Early::Events), // it is answered with nothing else
+        _ => accepts.early(),
+    };
+    let answering = answer_or_failure(client, Arc::clone(front), accepts, asked);
+    Ok(early::respond(early, answering, front.settings.sse_keep_alive).await)
+}
+
+/// The response to a request, also when it fails.
+async fn answer_or_failure(
+    client: Client,
+    front: Arc<Front>,
+    accepts: Accepts,
+    asked: Asked,
+) -> Response {
     let id = asked.id.clone();
-    let answered = answer(client, front, accepts, asked).await;
-    answered.map_err(|failure| failure.answering(Some(&id)))
+    let answered = answer(client, &front, accepts, asked).await;
+    answered.unwrap_or_else(|failure| failure.answering(Some(&id)).into_response())
 }
 
 async fn answer(
@@ -146,7 +165,7 @@ async fn answer(
 ) -> Result<Response, McpFailure> {
     match &*asked.method {
         "server/discover" => server::discover(&client.visitor, front, &asked).await,
-        "subscriptions/listen" => listen::listen(&client.visitor, front, accepts, asked).await,
+        LISTEN => listen::listen(&client.visitor, front, accepts, asked).await,
         "tasks/get" => tasks::get(&client.visitor, front, &asked).await,
         "tasks/update" => tasks::update(&client.visitor, front, &asked).await,
         "tasks/cancel" => tasks::cancel(&client.visitor, front, &asked).await,

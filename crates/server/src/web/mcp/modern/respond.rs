@@ -1,11 +1,12 @@
 //! A call as an HTTP answer. Its status says what went wrong, so the head waits for the first thing to say:
-//! an answer that comes first is JSON; anything else, or silence, begins a stream.
+//! an answer that comes first is JSON; anything else, or silence, begins a stream. How long the client
+//! waits for the head is bounded in `early.rs`.
 
 use std::convert::Infallible;
 
 use axum::body::{Body, Bytes};
-use axum::http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE};
-use axum::http::{HeaderName, StatusCode};
+use axum::http::StatusCode;
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::stream::{once, unfold};
 
@@ -14,16 +15,7 @@ use super::run::{Answer, Run, Step};
 use crate::mcp::message::RequestId;
 use crate::service::Denial;
 use crate::web::mcp::request::Accepts;
-
-/// Says nothing, so that whatever stands between does not take the stream for dead.
-pub(super) const KEEP_ALIVE: &str = ": nothing new\n\n";
-
-/// What the head of every stream says.
-pub(super) const STREAM_HEAD: [(HeaderName, &str); 3] = [
-    (CONTENT_TYPE, "text/event-stream"),
-    (CACHE_CONTROL, "no-cache, no-transform"),
-    (HeaderName::from_static("x-accel-buffering"), "no"),
-];
+pub(super) use crate::web::mcp::sse::{KEEP_ALIVE, STREAM_HEAD};
 
 /// An event of a stream. It has no id: a stream of this revision can't be gone on with.
 pub(super) fn event(message: &str) -> String {
@@ -42,8 +34,8 @@ pub(super) async fn respond(mut run: Run, accepts: Accepts) -> Response {
         match run.step().await {
             Step::Done(Answer { status, text }) if accepts.json => return json(run, status, text),
             Step::Done(Answer { text, .. }) => return stream(run, event(&text), false),
-            Step::Tell(text) if accepts.events => return stream(run, event(&text), true),
-            Step::Quiet if accepts.events => return stream(run, KEEP_ALIVE.to_owned(), true),
+            Step::Tell(text) if accepts.streams() => return stream(run, event(&text), true),
+            Step::Quiet if accepts.streams() => return stream(run, KEEP_ALIVE.to_owned(), true),
             Step::Tell(_) | Step::Quiet => {}
             Step::Broken => {
                 return denied(Denial::Unavailable).answering(Some(run.id())).into_response();

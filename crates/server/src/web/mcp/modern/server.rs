@@ -8,7 +8,6 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::asked::Asked;
-use super::headers::supported;
 use super::respond::json_answer;
 use super::shape;
 use super::upstream::Upstream;
@@ -65,7 +64,7 @@ pub(super) async fn discover(
     let upstream = Upstream::of(visitor, front, asked).await?;
     let server = &upstream.server;
     let mut result = json!({
-        "supportedVersions": supported(),
+        "supportedVersions": front.settings.mcp.revisions.streamable(),
         "capabilities": server.capabilities,
     });
     if let Some(instructions) = &server.instructions {

@@ -1,7 +1,6 @@
 //! Names and codes of revision 2026-07-28.
 
-/// The revision.
-pub(super) const REVISION: &str = "2026-07-28";
+pub(super) use crate::web::mcp::revisions::{STATELESS as REVISION, UNSUPPORTED_VERSION};
 
 /// What a request says of itself in its `_meta`.
 pub(super) mod meta {
@@ -29,7 +28,5 @@ pub(super) use crate::mcp::own_words::code::INTERNAL;
 pub(super) const HEADER_MISMATCH: i32 = -32020;
 /// The client has not declared what the request needs.
 pub(super) const MISSING_CAPABILITY: i32 = -32021;
-/// There is no such revision here.
-pub(super) const UNSUPPORTED_VERSION: i32 = -32022;
 /// What older revisions say of a resource that is not there; this one says "invalid params".
 pub(super) const RESOURCE_NOT_FOUND: i32 = -32002;

@@ -1,0 +1,124 @@
+//! Clients of `/sse` that come back without a name for their session.
+//!
+//! The official TypeScript client (`client/sse.js`) opens its stream again by itself, but with headers of its own: neither
+//! the session nor the last event is among them. What it does say is the revision that it has agreed upon, which a
+//! client that begins can't know. So whoever says one, and whose principal has left just one stream of such a session, is
+//! that one's client. If there are several nobody can tell them apart, and each gets a new session.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use futures_util::StreamExt as _;
+use rejoin_core::SessionId;
+use rejoin_core::record::{Kind, Record};
+use tokio::time::Instant;
+
+use crate::limits::SSE_LEFT;
+use crate::service::{Denial, Visitor};
+use crate::web::Front;
+use crate::web::mcp::PROTOCOL_VERSION;
+
+/// How long after its stream broke a client may come back without a name. They come within `sse_retry`, or
+/// when the server is there again.
+const COMES_BACK_WITHIN: Duration = Duration::from_secs(60);
+
+/// What a session is known by whose client came over `/sse`: it says who it is only later.
+pub(super) const NOT_INTRODUCED: &str = "{}";
+
+/// Sessions whose stream broke, and when.
+#[derive(Clone, Default)]
+pub(crate) struct Left(Arc<Mutex<HashMap<SessionId, Instant>>>);
+
+impl Left {
+    /// Those whose stream broke with the process before this one.
+    pub(crate) fn by_restart(sessions: Vec<SessionId>) -> Self {
+        let now = Instant::now();
+        let left = sessions.into_iter().take(SSE_LEFT).map(|id| (id, now));
+        Self(Arc::new(Mutex::new(left.collect())))
+    }
+
+    /// The stream of a session is there; when its response is dropped its client has left.
+    pub(super) fn watch(&self, session: SessionId, response: Response) -> Response {
+        self.lock().remove(&session);
+        let open = Open { left: self.clone(), session };
+        response.map(|body| {
+            Body::from_stream(body.into_data_stream().map(move |chunk| {
+                let _ = &open;
+                chunk
+            }))
+        })
+    }
+
+    fn recent(&self) -> Vec<SessionId> {
+        let mut left = self.lock();
+        left.retain(|_, at| at.elapsed() < COMES_BACK_WITHIN);
+        left.keys().cloned().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A stream that is being read.
+struct Open {
+    left: Left,
+    session: SessionId,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let mut left = self.left.lock();
+        if left.len() < SSE_LEFT {
+            left.insert(self.session.clone(), Instant::now());
+        }
+    }
+}
+
+/// The session of a client that has agreed upon a revision before, and names no session; nothing if it can't be told.
+pub(super) async fn session(
+    front: &Front,
+    visitor: &Visitor,
+    headers: &HeaderMap,
+) -> Result<Option<SessionId>, Denial> {
+    let revision = headers.get(PROTOCOL_VERSION).and_then(|value| value.to_str().ok());
+    let Some(revision) = revision.filter(|_| front.settings.mcp.knows_callers) else {
+        return Ok(None);
+    };
+    let mut found = None;
+    for id in front.left.recent() {
+        if !is_its(front, visitor, &id, revision).await? {
+            continue;
+        }
+        if found.replace(id).is_some() {
+            return Ok(None);
+        }
+    }
+    Ok(found)
+}
+
+/// Whether a session that was left may be that of a client which says this revision.
+async fn is_its(
+    front: &Front,
+    visitor: &Visitor,
+    id: &SessionId,
+    revision: &str,
+) -> Result<bool, Denial> {
+    let record: Record = match front.service.mcp_session(visitor, id).await {
+        Ok(record) => record,
+        Err(Denial::NotFound | Denial::Ended(_)) => return Ok(false),
+        Err(denial) => return Err(denial),
+    };
+    let over_sse = record.about.kind == Kind::Mcp && &*record.about.client == NOT_INTRODUCED;
+    if !over_sse || record.id() != id {
+        return Ok(false);
+    }
+    let sessions = front.service.sessions();
+    let hub = sessions.hubs().of(id);
+    let agreed = hub.revision(&**sessions.store()).await?;
+    Ok(agreed == Some(revision))
+}
