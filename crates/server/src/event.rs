@@ -130,7 +130,7 @@ pub fn check_depth(text: &[u8]) -> Result<(), EventRefused> {
 
 /// The envelope of one stored event, complete, as one line of JSON; [`Envelopes`] does it for many.
 pub fn envelope(session: &SessionId, log: LogId, event: &StoredEvent, replayed: bool) -> String {
-    Envelopes::of(session, log).envelope(event, replayed)
+    Envelopes::of(session.as_str(), log).envelope(event, replayed)
 }
 
 /// Puts events of one session into envelopes. What these have in common is written once.
@@ -147,7 +147,7 @@ pub struct Envelopes {
 
 impl Envelopes {
     /// For the events of this session's log.
-    pub fn of(session: &SessionId, log: LogId) -> Self {
+    pub fn of(session: &str, log: LogId) -> Self {
         let session = format!(r#","session_id":"{session}","seq":"#);
         let id = EventId { log, seq: Seq::ZERO }.to_string();
         let id = format!(r#","event_id":"{}"#, id.strip_suffix('0').unwrap_or(&id));

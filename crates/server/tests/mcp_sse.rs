@@ -277,17 +277,37 @@ async fn a_client_may_choose_its_id_where_that_is_allowed() {
 #[tokio::test]
 async fn a_session_of_somebody_else_looks_unknown() {
     let fake = Fake::new();
-    for service in [ServiceSettings::default(), choosing()] {
-        let web = fake.serve(Setup { service, ..Setup::keyed() }).await;
-        let alices = Peer::open(back(&web, NAME).by("alice")).await;
-        let bobs = Peer::open(back(&web, &alices.session).by("bob")).await;
-        assert_ne!(bobs.session, alices.session);
-        let asking = call(1, json!({}));
-        let refused = message(&web, &alices.session, &asking).by("bob").send().await;
-        assert_eq!(refused.expect(410)["reason"], "session_not_found");
-        assert_eq!(message(&web, &alices.session, &asking).send().await.status, 401);
-        assert_eq!(web.get("/sse").send().await.status, 401);
+    let web = fake.serve(Setup::keyed()).await;
+    let alices = Peer::open(back(&web, NAME).by("alice")).await;
+    let bobs = Peer::open(back(&web, &alices.session).by("bob")).await;
+    assert_ne!(bobs.session, alices.session);
+    let asking = call(1, json!({}));
+    let refused = message(&web, &alices.session, &asking).by("bob").send().await;
+    assert_eq!(refused.expect(410)["reason"], "session_not_found");
+    assert_eq!(message(&web, &alices.session, &asking).send().await.status, 401);
+    assert_eq!(web.get("/sse").send().await.status, 401);
+}
+
+#[tokio::test]
+async fn a_name_that_two_principals_choose_is_a_session_of_each() {
+    let fake = Fake::new();
+    let web = fake.serve(Setup { service: choosing(), ..Setup::keyed() }).await;
+    let mut alices = Peer::open(back(&web, NAME).by("alice")).await;
+    let mut bobs = Peer::open(back(&web, NAME).by("bob")).await;
+    assert_eq!((&*alices.session, &*bobs.session), (NAME, NAME));
+    for (number, (peer, key)) in
+        [(&mut alices, "alice"), (&mut bobs, "bob")].into_iter().enumerate()
+    {
+        let number = 10 + number as u64;
+        let sent = message(&web, NAME, &call(number, json!({}))).by(key).send().await;
+        assert_eq!(sent.status, 202);
+        assert!(peer.stream.answer(number).await["result"].is_object());
     }
+    let sessions =
+        web.store.sessions(&rejoin::store::Query { limit: 9, ..Default::default() }).await;
+    let sessions = sessions.unwrap();
+    assert_eq!(sessions.len(), 2);
+    assert!(sessions.iter().all(|record| record.id().client_name() == NAME));
 }
 
 #[tokio::test]

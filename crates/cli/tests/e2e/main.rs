@@ -27,6 +27,7 @@ mod heartbeats;
 mod hooks;
 mod lifecycle;
 mod messages;
+mod ownership;
 mod restoring;
 mod restoring_ended;
 mod restoring_lines;

@@ -9,7 +9,7 @@
 //! | `restore.rs` | going on from a sealed state |
 //! | `state.rs` | the shape of a state, for clients and for agents |
 //! | `speak.rs` | messages, events, observers |
-//! | `named.rs` | MCP sessions under names that their clients have chosen |
+//! | `named.rs` | sessions under names that their clients have chosen |
 //! | `streams.rs` | MCP clients, whose sessions are attached by their streams |
 //! | `denial.rs` | why not, and what the caller is told |
 //! | `rate.rs` | how often |
@@ -225,7 +225,7 @@ impl Service {
         let (sessions, principal) = (self.sessions(), &visitor.caller.principal);
         let record = match name.filter(|_| self.inner.settings.client_session_ids) {
             Some(name) => {
-                let id = chosen_id(name)?;
+                let id = self.id_for_name(visitor, name).await?;
                 let made = sessions.create_named(id, principal, kind, client).await;
                 made.map_err(|failure| match failure {
                     rejoin_store::Failure::Unavailable(_) => Denial::Unavailable,
@@ -244,7 +244,8 @@ impl Service {
     /// A session that the caller may use: its own, or any for an administrator. Also an ended one that
     /// is remembered.
     pub async fn session(&self, visitor: &Visitor, id: &SessionId) -> Result<Record, Denial> {
-        let record = self.sessions().store().session(id).await?.ok_or(Denial::NotFound)?;
+        let id = self.meant(visitor, id).await?;
+        let record = self.sessions().store().session(&id).await?.ok_or(Denial::NotFound)?;
         let caller = &visitor.caller;
         let own = record.about.principal == caller.principal;
         if own || caller.admin { Ok(record) } else { Err(Denial::NotFound) }
@@ -269,14 +270,14 @@ impl Service {
 
     /// Ends a session.
     pub async fn end(&self, visitor: &Visitor, id: &SessionId) -> Result<Record, Denial> {
-        self.active(visitor, id).await?;
-        Ok(self.sessions().end(id).await?)
+        let record = self.active(visitor, id).await?;
+        Ok(self.sessions().end(record.id()).await?)
     }
 
     /// Cuts a session's connection and keeps the session; says whether there was one.
     pub async fn cut(&self, visitor: &Visitor, id: &SessionId) -> Result<bool, Denial> {
-        self.active(visitor, id).await?;
-        Ok(self.sessions().cut(id).await)
+        let record = self.active(visitor, id).await?;
+        Ok(self.sessions().cut(record.id()).await)
     }
 
     fn keys(&self) -> Arc<KeyRing> {
@@ -334,19 +335,6 @@ pub fn ending(record: &Record, now: Timestamp) -> Option<Ending> {
             due.then_some(Ending::Expired)
         }
     }
-}
-
-/// The shortest id that a client may choose: guessing one must be hopeless.
-const MIN_CHOSEN_ID: usize = 22;
-
-fn chosen_id(name: &str) -> Result<SessionId, Denial> {
-    let wrong = || {
-        Denial::IdInvalid("a session id has 22 to 128 characters of A-Z a-z 0-9 . _ ~ and -".into())
-    };
-    if name.len() < MIN_CHOSEN_ID {
-        return Err(wrong());
-    }
-    SessionId::parse(name).map_err(|_| wrong())
 }
 
 /// How the audit trail spells a transport.

@@ -132,6 +132,7 @@ impl Service {
         transport: Transport,
         admission: Admission,
     ) -> Result<Joined, Denial> {
+        let id = &self.meant(visitor, id).await?;
         let attempt = self.try_join(visitor, id, transport, admission);
         let attempt = self.attempt(visitor, Some(id), "reconnect", attempt);
         attempt.instrument(resume_span(id, visitor)).await
@@ -201,6 +202,7 @@ impl Service {
         id: &SessionId,
         token: String,
     ) -> Result<Renewal, Denial> {
+        let id = &self.meant(visitor, id).await?;
         let attempt = self.try_renew(visitor, id, token, |_| true);
         let attempt = self.attempt(visitor, Some(id), "reconnect", attempt);
         attempt.instrument(resume_span(id, visitor)).await
@@ -213,7 +215,7 @@ impl Service {
         name: &str,
         token: String,
     ) -> Result<Renewal, Denial> {
-        let id = &id_or_impossible(name)?;
+        let id = &self.meant(visitor, &id_or_impossible(name)?).await?;
         let is_mcp = |record: &Record| record.about.kind == Kind::Mcp;
         let attempt = self.try_renew(visitor, id, token, is_mcp);
         let attempt = self.attempt(visitor, Some(id), "reconnect", attempt);
@@ -355,7 +357,8 @@ impl Service {
 
     /// A session of the caller's own. An administrator sees everybody's, but comes back to its own.
     pub(crate) async fn own(&self, visitor: &Visitor, id: &SessionId) -> Result<Record, Denial> {
-        let record = self.sessions().store().session(id).await?.ok_or(Denial::NotFound)?;
+        let id = self.meant(visitor, id).await?;
+        let record = self.sessions().store().session(&id).await?.ok_or(Denial::NotFound)?;
         let own = record.about.principal == visitor.caller.principal;
         if own { Ok(record) } else { Err(Denial::NotFound) }
     }
@@ -439,7 +442,10 @@ impl Service {
 
     /// Writes an attempt to renew a session down that came to nothing before its token was looked at.
     pub(crate) async fn write_down_renewal(&self, visitor: &Visitor, name: &str, reason: Reason) {
-        let id = id_or_impossible(name).ok();
+        let mut id = id_or_impossible(name).ok();
+        if let Some(said) = &id {
+            id = self.meant(visitor, said).await.ok();
+        }
         self.write_down(visitor, id.as_ref(), "reconnect", reason).await;
     }
 

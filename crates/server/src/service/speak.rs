@@ -100,14 +100,14 @@ impl Service {
         agents_only(&record)?;
         let message_id = entry.message_id.as_ref().map(|id| id.as_str());
         let body = entry.to_body();
-        Ok(self.sessions().send(id, EntryKind::Message, message_id, body).await?)
+        Ok(self.sessions().send(record.id(), EntryKind::Message, message_id, body).await?)
     }
 
     /// Ends a session's agent as a crash would, for another to go on; says whether there was one.
     pub async fn restart_agent(&self, visitor: &Visitor, id: &SessionId) -> Result<bool, Denial> {
         let record = self.active(visitor, id).await?;
         agents_only(&record)?;
-        Ok(self.sessions().restart_agent(id).await)
+        Ok(self.sessions().restart_agent(record.id()).await)
     }
 
     /// Publishes into a session's out log, on behalf of its agent.
@@ -122,7 +122,7 @@ impl Service {
         if !visitor.caller.publish {
             return Err(Denial::Forbidden);
         }
-        Ok(self.sessions().publish(id, publication).await?)
+        Ok(self.sessions().publish(record.id(), publication).await?)
     }
 
     /// How full a session's buffer is.
@@ -156,7 +156,7 @@ impl Service {
             Resume::SnapshotAndReplay { gap, after } => (after, Some(gap)),
             Resume::Refuse(_) => return Err(Denial::NotFound),
         };
-        let page = self.sessions().store().read(id, after, PageLimit::default()).await?;
+        let page = self.sessions().store().read(record.id(), after, PageLimit::default()).await?;
         let page = page.ok_or(Denial::NotFound)?;
         // What went between the decision and the reading is a gap like any other.
         let gap = gap.or_else(|| resume::missing(&page.record, after)).map(without_state);
@@ -173,6 +173,7 @@ impl Service {
         patience: Duration,
     ) -> Result<Observed, Denial> {
         let deadline = Instant::now() + patience;
+        let id = &self.meant(visitor, id).await?;
         let mut watch = self.sessions().watch(id); // before looking: nothing falls in between
         let mut phase = self.phase();
         loop {
@@ -199,6 +200,7 @@ impl Service {
         patience: Duration,
     ) -> Result<MessagePage, Denial> {
         let deadline = Instant::now() + patience;
+        let id = &self.meant(visitor, id).await?;
         let mut watch = self.sessions().watch(id); // before looking: nothing falls in between
         let mut phase = self.phase();
         loop {
@@ -226,6 +228,9 @@ impl Service {
     ) -> Result<AuditPage, Denial> {
         let store = self.sessions().store();
         let mut query = query.clone();
+        if let Some(said) = &query.session_id {
+            query.session_id = Some(self.meant(visitor, said).await?);
+        }
         let mut page = AuditPage::default();
         for _ in 0..AUDIT_READS {
             let mut read = store.audit_trail(&query).await?;

@@ -73,7 +73,7 @@ pub(super) fn clients_copy(
         None | Some(Value::Null) => {}
         Some(other) => drop(state.insert(BARE.to_owned(), other)),
     }
-    state.insert("session_id".to_owned(), id.as_str().into());
+    state.insert("session_id".to_owned(), id.client_name().into());
     state
 }
 

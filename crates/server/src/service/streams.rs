@@ -36,7 +36,10 @@ impl Service {
             }
             match ending(&record, self.now()) {
                 None => return Ok((record, left)),
-                Some(Ending::Restored { to }) => left.push(std::mem::replace(&mut id, to)),
+                Some(Ending::Restored { to }) => {
+                    left.push(record.id().clone());
+                    id = to;
+                }
                 Some(ending) => return Err(Denial::Ended(ending)),
             }
         }
@@ -50,6 +53,7 @@ impl Service {
         id: &SessionId,
         attempt: impl Future<Output = Result<T, Denial>>,
     ) -> Result<T, Denial> {
+        let id = &self.meant(visitor, id).await?;
         let attempt = self.attempt(visitor, Some(id), "reconnect", attempt);
         attempt.instrument(resume_span(id, visitor)).await
     }

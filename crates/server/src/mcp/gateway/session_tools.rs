@@ -145,7 +145,7 @@ impl Desk<'_> {
         let record = self.shared.store.session(&self.session).await.ok().flatten()?;
         let issued = service.issue(&record).await.ok()?;
         let about = json!({
-            "session_id": self.session.as_str(),
+            "session_id": self.session.client_name(),
             "reconnect_token": issued.token.as_str(),
             "expires_at": issued.expires_at.to_string(),
         });
@@ -265,7 +265,7 @@ fn answer(id: &RequestId, went: &Went) -> String {
         Ok((record, waiting)) => json!({
             "success": true,
             "message": "Session reconnected successfully",
-            "session_id": record.id().as_str(),
+            "session_id": record.id().client_name(),
             "reconnect_count": record.reconnect_count,
             "waiting": waiting.calls,
         }),

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
+use rejoin_core::SessionId;
 use rejoin_store::audit::{AuditQuery, AuditRecord};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::request::{Params, page_size, session_id};
+use crate::service::Visitor;
 use crate::web::Front;
 use crate::web::answer::Failure;
 use crate::web::visitor::Nearby;
@@ -34,14 +36,16 @@ pub(super) async fn read(
         limit: page_size(params.limit)?,
     };
     let page = front.service.audit_trail(&visitor, &query).await?;
-    let records: Vec<Value> = page.records.iter().map(view).collect();
+    let records: Vec<Value> = page.records.iter().map(|record| view(&visitor, record)).collect();
     Ok(Json(json!({ "records": records, "next": page.next })))
 }
 
-fn view(record: &AuditRecord) -> Value {
+fn view(visitor: &Visitor, record: &AuditRecord) -> Value {
+    let own = record.principal == visitor.caller.principal;
+    let shown = |id: &SessionId| if own { id.client_name() } else { id.as_str() }.to_owned();
     json!({
         "at": record.at.to_string(),
-        "session_id": record.session_id.as_ref().map(|id| id.as_str()),
+        "session_id": record.session_id.as_ref().map(shown),
         "principal": record.principal.as_str(),
         "address": record.address,
         "transport": record.transport,

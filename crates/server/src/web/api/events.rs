@@ -20,7 +20,7 @@ use super::stream;
 use crate::access::{CredentialFault, Unauthorized};
 use crate::entry;
 use crate::event::{Envelopes, Spoken};
-use crate::service::{Denial, Observed, Place};
+use crate::service::{Denial, Observed, Place, Visitor};
 use crate::web::Front;
 use crate::web::answer::Failure;
 use crate::web::visitor::OverHttp;
@@ -59,7 +59,7 @@ pub(super) async fn read(
     let observed = service.await_events(&visitor, &id, &place, wait).await?;
     // It may have waited for as long as its credential was good.
     front.patience(&visitor.caller, wait).ok_or_else(expired)?;
-    Ok(([(CONTENT_TYPE, "application/json")], page(&observed)).into_response())
+    Ok(([(CONTENT_TYPE, "application/json")], page(&visitor, &observed)).into_response())
 }
 
 fn wants_stream(headers: &HeaderMap) -> bool {
@@ -81,14 +81,14 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<Place>, Denial> {
 }
 
 /// A page as JSON. Envelopes are JSON already, and are not read again.
-fn page(observed: &Observed) -> String {
+fn page(visitor: &Visitor, observed: &Observed) -> String {
     let Observed { events, gap, record } = observed;
     let bytes: usize = events.iter().map(|event| event.body.len() + 256).sum();
     let mut text = String::with_capacity(bytes + 256);
     let last_seq = observed.place().after.unwrap_or_default();
     let written = write!(text, r#"{{"epoch":{},"events":["#, Value::from(record.epoch.as_str()));
     debug_assert!(written.is_ok(), "a string takes everything");
-    let mut envelopes = Envelopes::of(record.id(), record.log);
+    let mut envelopes = Envelopes::of(visitor.shown(&record.about), record.log);
     for (index, event) in events.iter().enumerate() {
         text.push_str(if index == 0 { "" } else { "," });
         text.push_str(&envelopes.envelope(event, false));

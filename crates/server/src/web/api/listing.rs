@@ -91,7 +91,7 @@ async fn page(front: &Front, visitor: &Visitor, params: ListParams) -> Result<Li
         }
         query.after = last;
     };
-    let sessions = found.iter().map(|record| RecordView::of(record, now)).collect();
+    let sessions = found.iter().map(|record| RecordView::of(visitor, record, now)).collect();
     let next = next.as_ref().map(SessionId::as_str).map(Into::into);
     Ok(ListView { sessions, next })
 }

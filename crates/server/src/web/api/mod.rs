@@ -49,9 +49,10 @@ use super::answer::{Failure, refuse};
 /// Where the session resources are.
 const PLACES: [&str; 2] = ["/api/sessions", "/api/mcp/sessions"];
 
-/// A session as it is shown.
+/// A session as it is shown to those who look after the server: under its id.
 pub(super) fn record_view(record: &Record, now: Timestamp) -> Value {
-    serde_json::to_value(records::RecordView::of(record, now)).unwrap_or_default()
+    serde_json::to_value(records::RecordView::called(record.id().as_str(), record, now))
+        .unwrap_or_default()
 }
 
 /// Everything below `/api`. Bodies over `max_body_bytes` are refused.

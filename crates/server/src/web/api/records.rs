@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use super::request::{Named, Text, invalid};
 use super::tokens::minutes;
-use crate::service::{Denial, ending, transport_word};
+use crate::service::{Denial, Visitor, ending, transport_word};
 use crate::web::Front;
 use crate::web::answer::Failure;
 use crate::web::visitor::OverHttp;
@@ -65,10 +65,16 @@ impl StatusWord {
 }
 
 impl RecordView {
-    pub(super) fn of(record: &Record, now: Timestamp) -> Self {
+    /// As it is shown to a caller.
+    pub(super) fn of(visitor: &Visitor, record: &Record, now: Timestamp) -> Self {
+        Self::called(visitor.shown(&record.about), record, now)
+    }
+
+    /// Under this id or name.
+    pub(super) fn called(session_id: &str, record: &Record, now: Timestamp) -> Self {
         let about = &record.about;
         Self {
-            session_id: about.id.as_str().into(),
+            session_id: session_id.into(),
             status: StatusWord::of(record, now),
             ended_reason: ending(record, now).as_ref().map(ended_reason),
             attached: record.attached.is_some(),
@@ -128,7 +134,7 @@ pub(super) async fn create(
         expires_in_minutes: Value,
     }
     let made = Made {
-        record: RecordView::of(&record, service.now()),
+        record: RecordView::of(&visitor, &record, service.now()),
         reconnect_token: issued.token.as_str(),
         expires_in_minutes: minutes(&front),
     };
@@ -153,7 +159,7 @@ pub(super) async fn one(
     Named(id): Named,
 ) -> Result<Json<RecordView>, Failure> {
     let record = front.service.session(&visitor, &id).await?;
-    Ok(Json(RecordView::of(&record, front.service.now())))
+    Ok(Json(RecordView::of(&visitor, &record, front.service.now())))
 }
 
 /// `DELETE /sessions/{id}`: ends it, and shows how it was left. The second time it is gone.
@@ -163,7 +169,7 @@ pub(super) async fn end(
     Named(id): Named,
 ) -> Result<Json<RecordView>, Failure> {
     let record = front.service.end(&visitor, &id).await?;
-    Ok(Json(RecordView::of(&record, front.service.now())))
+    Ok(Json(RecordView::of(&visitor, &record, front.service.now())))
 }
 
 /// `GET /sessions/{id}/health`: how full its buffer is.

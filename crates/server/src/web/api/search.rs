@@ -108,7 +108,7 @@ pub(super) async fn search(
             if bytes > limits::LIST_BYTES && !sessions.is_empty() {
                 break; // whoever wants more goes on from here with `offset`
             }
-            sessions.push(RecordView::of(&record, service.now()));
+            sessions.push(RecordView::of(&visitor, &record, service.now()));
         }
     }
     Ok(Json(SearchView { sessions, found: found.len(), counts }))

@@ -50,7 +50,7 @@ impl Reader {
             None => self.look_on().await?,
         };
         self.place = observed.place();
-        Some((Ok(Bytes::from(page(&observed))), self))
+        Some((Ok(Bytes::from(page(&self.visitor, &observed))), self))
     }
 
     async fn look_on(&self) -> Option<Observed> {
@@ -65,7 +65,7 @@ impl Reader {
 }
 
 /// What was observed, as server-sent events: their ids are positions, their data envelopes.
-fn page(observed: &Observed) -> String {
+fn page(visitor: &Visitor, observed: &Observed) -> String {
     let Observed { events, gap, record } = observed;
     if events.is_empty() && gap.is_none() {
         return KEEP_ALIVE.to_owned();
@@ -80,7 +80,7 @@ fn page(observed: &Observed) -> String {
         let behind = events.first().map_or(record.head, |event| event.seq.previous());
         put(format_args!("event: gap\nid: {epoch}:{behind}\ndata: {}\n\n", gap_view(gap)));
     }
-    let mut envelopes = Envelopes::of(record.id(), record.log);
+    let mut envelopes = Envelopes::of(visitor.shown(&record.about), record.log);
     for event in events {
         let data = envelopes.envelope(event, false);
         put(format_args!("id: {epoch}:{}\ndata: {data}\n\n", event.seq));

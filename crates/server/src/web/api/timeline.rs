@@ -27,10 +27,10 @@ pub(super) async fn read(
     Named(id): Named,
 ) -> Result<Json<Value>, Failure> {
     let service = &front.service;
-    service.session(&visitor, &id).await?;
+    let record = service.session(&visitor, &id).await?;
     let sessions = service.sessions();
-    let moments: Vec<_> = sessions.timeline(&id).iter().map(moment_view).collect();
-    let tokens = sessions.store().tokens(&id).await.map_err(Denial::from)?;
+    let moments: Vec<_> = sessions.timeline(record.id()).iter().map(moment_view).collect();
+    let tokens = sessions.store().tokens(record.id()).await.map_err(Denial::from)?;
     let tokens = tokens.map(|tokens| tokens_view(&tokens, service.now())).unwrap_or_default();
     Ok(Json(json!({
         "session_id": id.as_str(),

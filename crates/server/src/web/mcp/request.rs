@@ -100,7 +100,8 @@ pub(super) async fn revision(
     named: &SessionId,
     record: &Record,
 ) -> Result<Option<Box<str>>, Denial> {
-    if named != record.id() {
+    let means_it = named == record.id() || named.as_str() == record.id().client_name();
+    if !means_it {
         let said = headers.get(PROTOCOL_VERSION).and_then(|value| value.to_str().ok());
         return Ok(Some(said.unwrap_or(WITH_BATCHES).into())); // later ones have to say it
     }

@@ -92,6 +92,11 @@ impl Attached {
         self.record.id()
     }
 
+    /// Whether its client means this session, by its id or by the name that the client chose.
+    pub(super) fn is(&self, said: &SessionId) -> bool {
+        self.id() == said || self.id().client_name() == said.as_str()
+    }
+
     pub(super) fn log(&self) -> LogId {
         self.record.log
     }

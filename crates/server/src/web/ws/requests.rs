@@ -139,8 +139,7 @@ impl Connection {
         session: &SessionId,
         include: Include,
     ) -> Next {
-        let Some(attached) = self.attached.as_ref().filter(|attached| attached.id() == session)
-        else {
+        let Some(attached) = self.attached.as_ref().filter(|attached| attached.is(session)) else {
             let trouble = self.not_attached(visitor, session, ErrorCode::SessionInactive).await;
             return self.tell_trouble(&trouble, session);
         };
@@ -153,8 +152,7 @@ impl Connection {
     }
 
     async fn end(&mut self, visitor: &Visitor, session: &SessionId) -> Next {
-        let Some(attached) = self.attached.as_ref().filter(|attached| attached.id() == session)
-        else {
+        let Some(attached) = self.attached.as_ref().filter(|attached| attached.is(session)) else {
             let trouble = self.not_attached(visitor, session, ErrorCode::SessionClosed).await;
             return self.tell_trouble(&trouble, session);
         };
@@ -177,8 +175,7 @@ impl Connection {
         content: Option<Box<RawValue>>,
         message_id: Option<MessageId>,
     ) -> Next {
-        let Some(attached) = self.attached.as_ref().filter(|attached| attached.id() == session)
-        else {
+        let Some(attached) = self.attached.as_ref().filter(|attached| attached.is(session)) else {
             let trouble = self.not_attached(visitor, session, ErrorCode::SessionClosed).await;
             let frame = trouble.frame(ERROR, Some(session), message_id.as_ref(), self.now());
             self.out.text(frame);
@@ -224,7 +221,7 @@ impl Connection {
         last_seq: Seq,
         gap_detected: bool,
     ) -> Next {
-        match self.attached.as_mut().filter(|attached| attached.id() == session) {
+        match self.attached.as_mut().filter(|attached| attached.is(session)) {
             Some(attached) => {
                 // What is sent again comes one event a frame, whatever the reconnect asked for.
                 attached.batch &= !gap_detected;

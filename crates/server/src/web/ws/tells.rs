@@ -94,7 +94,7 @@ impl Connection {
             let batches = words::batches(id, log, events, self.front.service.now());
             batches.into_iter().for_each(|frame| self.out.text(frame));
         } else {
-            let mut envelopes = Envelopes::of(id, log);
+            let mut envelopes = Envelopes::of(id.client_name(), log);
             for event in events {
                 self.out.text(envelopes.envelope(event, replayed));
             }

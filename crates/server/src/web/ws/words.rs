@@ -51,7 +51,8 @@ fn frame(
     content: &str,
     metadata: &str,
 ) -> String {
-    let session = session.map_or(String::new(), |id| format!(r#""session_id":"{id}","#));
+    let session =
+        session.map_or(String::new(), |id| format!(r#""session_id":"{}","#, id.client_name()));
     let head = format!(r#""event":"{event}",{session}"timestamp":"{now}""#);
     format!(r#"{{{head},"content":{content},"metadata":{metadata}}}"#)
 }
@@ -65,7 +66,7 @@ pub(super) fn session_created(joined: &Joined, ttl: Duration, now: Timestamp) ->
         json!("Session reconnected successfully")
     } else {
         let created_at = record.about.created_at.to_string();
-        json!({ "session_id": id, "created_at": created_at, "epoch": epoch(&record.epoch) })
+        json!({ "session_id": id.client_name(), "created_at": created_at, "epoch": epoch(&record.epoch) })
     };
     let mut metadata = json!({
         "resumed": resumed,
@@ -87,8 +88,8 @@ pub(super) fn state_restored(restored: &Restored, now: Timestamp) -> String {
     let Restored { joined, original, step, .. } = restored;
     let Confirmed { record, replay_from, gap, .. } = &*joined.confirmed;
     let mut metadata = json!({
-        "original_session_id": original,
-        "new_session_id": record.id(),
+        "original_session_id": original.client_name(),
+        "new_session_id": record.id().client_name(),
         "restored_step": step,
         "replayed": record.head.next().steps_from(*replay_from),
     });
@@ -147,7 +148,7 @@ pub(super) fn state_exported(session: &SessionId, exported: Exported, now: Times
         "signed_state": exported.signed_state,
         "snapshot_time": exported.taken_at.to_string(),
         "expire_after_hours": exported.expire_after_hours(),
-        "session_id": session,
+        "session_id": session.client_name(),
         "session_state": exported.state,
         "current_operation": operation,
         "seq": exported.seq.get(),
@@ -201,7 +202,7 @@ pub(super) fn batches(
             batch.clear();
         }
     };
-    let mut envelopes = Envelopes::of(session, log);
+    let mut envelopes = Envelopes::of(session.client_name(), log);
     for event in events {
         let text = envelopes.envelope(event, true);
         if batch.len() + 1 + text.len() > room {

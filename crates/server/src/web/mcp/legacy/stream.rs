@@ -66,7 +66,7 @@ struct Opened {
 /// The first event: where messages are to be posted. Its id says where the stream begins.
 fn endpoint(feed: &Feed, session: &SessionId) -> String {
     let place = feed.place();
-    format!("event: endpoint\nid: {place}\ndata: /message?sessionId={session}\n\n")
+    format!("event: endpoint\nid: {place}\ndata: /message?sessionId={}\n\n", session.client_name())
 }
 
 /// The session that the client names. If it can't have that, another one.
@@ -80,7 +80,7 @@ async fn named(
     let Ok(id) = SessionId::parse(name) else {
         return begin(front, visitor, Some(name).filter(|_| chooses)).await;
     };
-    if chooses && front.service.is_unheard_of(&id).await? {
+    if chooses && front.service.is_unheard_of(visitor, &id).await? {
         return begin(front, visitor, Some(name)).await;
     }
     let returning = come_back(front, visitor, &id, headers);

@@ -7,7 +7,6 @@ use rejoin_core::SessionId;
 use rejoin_core::record::{Kind, Record};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
-use sha2::{Digest as _, Sha256};
 
 use super::ModernUpstream;
 use super::asked::Asked;
@@ -141,16 +140,15 @@ pub(super) fn owner(visitor: &Visitor, front: &Front) -> String {
     }
 }
 
-/// What the upstream session of a client is called.
-fn name_for(visitor: &Visitor, front: &Front, asked: &Asked) -> String {
-    let digest = Sha256::digest(format!("{}\n{}", owner(visitor, front), asked.client_name()));
-    let hex: String = digest.iter().take(20).map(|byte| format!("{byte:02x}")).collect();
-    format!("stateless-{hex}")
+/// The id of the upstream session of a client. It can't be computed outside of this server.
+fn id_for(visitor: &Visitor, front: &Front, asked: &Asked) -> SessionId {
+    let identity = front.service.sessions().store().identity();
+    identity.stateless_session(&owner(visitor, front), &asked.client_name())
 }
 
 /// Whether the upstream session of a client has just ended, so that the next one may be made.
 pub(super) async fn has_ended(visitor: &Visitor, front: &Front, asked: &Asked) -> bool {
-    let Ok(id) = SessionId::parse(&name_for(visitor, front, asked)) else { return false };
+    let id = id_for(visitor, front, asked);
     let session = front.service.sessions().store().session(&id).await;
     session.is_ok_and(|known| known.is_none_or(|record| !record.is_active()))
 }
@@ -161,11 +159,10 @@ async fn own(
     asked: &Asked,
     client: &str,
 ) -> Result<Record, Denial> {
-    let name = name_for(visitor, front, asked);
-    let id = SessionId::parse(&name).map_err(|_| Denial::NotFound)?;
+    let id = id_for(visitor, front, asked);
     match front.service.mcp_session(visitor, &id).await {
         Err(Denial::NotFound | Denial::Ended(_)) => {
-            front.service.mcp_session_named(visitor, &name, client).await
+            front.service.mcp_session_at(visitor, id, client).await
         }
         known => known,
     }
