@@ -36,6 +36,7 @@ pub fn open(directory: &Path, events: usize) -> Result<EmbeddedStore> {
         directory: directory.to_owned(),
         bounds: LogBounds { events, bytes: usize::MAX, retention: DAY, ..LogBounds::default() },
         max_buffered_bytes: u64::MAX,
+        max_bytes_per_principal: u64::MAX,
         audit_max: 1_000,
         memory_bytes: 1 << 30,
         recovery: Recovery { now: NOW, keep_for: DAY, longest: DAY },

@@ -60,7 +60,7 @@ async fn serve(config: &Config, sources: Sources) -> Result<()> {
     let tls = tls::open(settings)?;
     let server_settings = server_settings(settings);
     let lifetime = &server_settings.session.lifetime;
-    let Opened { store, about, failure } = open_store(settings, lifetime, clock.now())?;
+    let Opened { store, about, failure } = open_store(config, lifetime, clock.now())?;
     let keys = keys::open(config)?;
     tracing::debug!(signs = keys.current().newest().id(), "signing keys");
     let acceptor = tls.as_ref().map(tls::Tls::acceptor).transpose()?;

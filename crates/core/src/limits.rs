@@ -109,6 +109,25 @@ pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(30);
 /// Nothing received for this many heartbeat intervals: the connection is dead.
 pub const SILENT_INTERVALS: u32 = 2;
 
+/// What a session counts against the bounds of its principal and of the server, besides what is in it: its
+/// record and its places in a store's tables.
+pub const SESSION_BYTES: usize = 1_024;
+
+/// What an event counts there, besides its bytes.
+pub const EVENT_OVERHEAD: usize = 64;
+
+/// What an entry that waits counts, besides its bytes.
+pub const ENTRY_OVERHEAD: usize = 128;
+
+/// What a remembered message id or idempotency key counts.
+pub const REMEMBERED_ID_BYTES: usize = 128;
+
+/// What a token counts, live or used.
+pub const TOKEN_BYTES: usize = 128;
+
+/// Sessions of one principal that have ended and are remembered; the oldest are forgotten before their time.
+pub const ENDED_SESSIONS: usize = 10_000;
+
 /// Bounds of one session's out log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogBounds {

@@ -33,6 +33,7 @@ pub fn open(directory: &Path) -> Result<Builder, OpenError> {
         directory: directory.to_owned(),
         bounds: LogBounds::default(),
         max_buffered_bytes: MAX_BUFFERED_BYTES,
+        max_bytes_per_principal: MAX_BUFFERED_BYTES,
         audit_max: AUDIT_MAX,
         memory_bytes: MEMORY_BYTES,
         recovery: Recovery { now: clock.now(), keep_for: KEEP_FOR, longest: KEEP_FOR },

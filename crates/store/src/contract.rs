@@ -12,8 +12,9 @@ pub use rejoin_core::page::{
 use rejoin_core::record::Record;
 use rejoin_core::state::{
     Ack, AckRefused, Append, AppendRefused, Appended, Attach, AttachRefused, Attached, Create,
-    Detach, End, EndRefused, Enter, EnterRefused, Entered, Keep, LeaseHeld, NewToken, Renew,
-    RenewRefused, Renewed, Restore, RestoreRefused, SessionOver, Stale, TakeLease, Tokens,
+    Detach, End, EndRefused, Enter, EnterRefused, Entered, Holding, Keep, LeaseHeld, NewToken,
+    OverBound, Renew, RenewRefused, Renewed, Restore, RestoreRefused, SessionOver, Stale,
+    TakeLease, Tokens,
 };
 use rejoin_core::{Generation, InSeq, Principal, Seq, SessionId, Term, Timestamp};
 use tokio::sync::oneshot;
@@ -214,6 +215,12 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         Ok(None)
     }
 
+    /// What a principal makes the store hold, in bytes, if the store keeps count.
+    fn held_by(&self, principal: &Principal) -> Option<Holding> {
+        let _ = principal;
+        None
+    }
+
     /// What the store has measured about itself, if it does.
     fn measurements(&self) -> Option<&Measurements> {
         None
@@ -254,6 +261,9 @@ pub enum CreateRefused {
     /// The id is taken.
     #[error("a session of that id exists")]
     Exists,
+    /// The principal or the server holds as much as it may.
+    #[error(transparent)]
+    OverBound(OverBound),
 }
 
 /// What a restore did.

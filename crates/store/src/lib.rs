@@ -4,6 +4,7 @@
 //! What a change means is decided in [`rejoin_core::state`]. A store adds that the change is atomic,
 //! ordered and, where it says so, durable.
 
+mod account;
 pub mod audit;
 mod contract;
 #[cfg(feature = "embedded")]

@@ -3,22 +3,22 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use rejoin_core::identity::StoreIdentity;
-use rejoin_core::limits::LogBounds;
+use rejoin_core::limits::{self, LogBounds};
 use rejoin_core::log::Entry;
 use rejoin_core::record::{Record, Status};
 use rejoin_core::state::{
     self, Ack, AckRefused, Append, AppendRefused, Appended, Attach, AttachRefused, Attached,
-    Create, Detach, End, EndRefused, Enter, EnterRefused, Entered, Keep, LeaseHeld, MadeSession,
-    NewToken, Renew, RenewRefused, Renewed, Restore, RestoreRefused, Restored, SessionOver,
-    SessionState, Stale, TakeLease, Tokens,
+    Create, Detach, End, EndRefused, Enter, EnterRefused, Entered, Holding, Keep, LeaseHeld,
+    MadeSession, NewToken, OverBound, Renew, RenewRefused, Renewed, Restore, RestoreRefused,
+    Restored, SessionOver, SessionState, Stale, TakeLease, Tokens,
 };
 use rejoin_core::{InSeq, Principal, Seq, SessionId, Term, Timestamp};
 
+use crate::account::{Accounts, Adds, Bounds, Counted};
 use crate::audit::{AuditPage, AuditQuery, AuditRecord};
 use crate::contract::{
     Body, CreateRefused, Due, Failure, MessagePage, Page, PageLimit, Query, Restoration, Store,
@@ -32,8 +32,9 @@ use crate::relief;
 pub struct MemoryStore {
     identity: StoreIdentity,
     bounds: LogBounds,
-    /// What all out logs together may hold.
-    max_buffered_bytes: u64,
+    /// What principals hold, and may hold.
+    accounts: Accounts,
+    max: Bounds,
     audit_max: usize,
     inner: Mutex<Inner>,
     measurements: Measurements,
@@ -56,15 +57,27 @@ impl MemoryStore {
         let mut random = [0; 16];
         getrandom::fill(&mut random).expect("the operating system has random bytes");
         let (inner, measurements) = (Mutex::default(), Measurements::default());
-        let (identity, max_buffered_bytes) = (StoreIdentity::new(random), u64::MAX);
-        Self { identity, bounds, max_buffered_bytes, audit_max, inner, measurements }
+        let max = Bounds { all: u64::MAX, of_principal: u64::MAX };
+        let (identity, accounts) = (StoreIdentity::new(random), Accounts::new(max));
+        Self { identity, bounds, accounts, max, audit_max, inner, measurements }
     }
 
-    /// With a bound for the events of all sessions together. Beyond it the sessions that need theirs
-    /// least give way.
+    /// With a bound for what all sessions hold together. Beyond it the events of those that need theirs
+    /// least give way, and what would add to the rest is refused. To be said while there are none.
     #[must_use]
-    pub fn max_buffered_bytes(mut self, bytes: u64) -> Self {
-        self.max_buffered_bytes = bytes;
+    pub fn max_buffered_bytes(self, bytes: u64) -> Self {
+        self.bounded(|max| max.all = bytes)
+    }
+
+    /// The same for the sessions of one principal.
+    #[must_use]
+    pub fn max_bytes_per_principal(self, bytes: u64) -> Self {
+        self.bounded(|max| max.of_principal = bytes)
+    }
+
+    fn bounded(mut self, change: impl FnOnce(&mut Bounds)) -> Self {
+        change(&mut self.max);
+        self.accounts = Accounts::new(self.max);
         self
     }
 
@@ -84,13 +97,13 @@ impl MemoryStore {
         let mut inner = self.lock()?;
         let inner = &mut *inner;
         let session = inner.sessions.get_mut(id).ok_or(Failure::NotFound)?;
-        let (was_due, held) = (session.record().due_at(), held(session));
+        let (was_due, was) = (session.record().due_at(), counted(session));
         let result = change(session);
         if let Some(now) = now {
             let trimmed = session.settle(&self.bounds, now);
             self.measurements.overflowed(trimmed.unacked);
         }
-        self.measurements.holds(held, self::held(session));
+        self.recount(session, was);
         let due = session.record().due_at();
         if due != was_due {
             inner.reschedule(id, was_due, due);
@@ -99,21 +112,155 @@ impl MemoryStore {
         result.map_err(Failure::Refused)
     }
 
-    /// Has sessions give way if all of them together hold too much.
+    /// A session that was counted as `was` is counted as what it is now.
+    fn recount(&self, session: &SessionState<Body>, was: Counted) {
+        let (about, now) = (&session.about, counted(session));
+        self.accounts.count(&about.principal, &about.id, was, now);
+        self.measurements.holds(was.held_bytes(), now.held_bytes());
+    }
+
+    /// Has sessions give way if a principal, or all together, hold too much.
     fn keep_to_bound(&self, inner: &mut Inner) {
-        let buffered = self.measurements.buffered_bytes.load(Ordering::Relaxed);
-        let excess = relief::excess(buffered, self.max_buffered_bytes);
-        if excess == 0 {
+        if !self.accounts.holds_too_much() {
             return;
         }
-        let ranked = inner.sessions.iter().map(|(id, session)| (relief::rank(session), id.clone()));
+        for (principal, excess) in self.accounts.excesses() {
+            self.relieve(inner, Some(&principal), excess);
+        }
+        self.relieve(inner, None, self.accounts.excess());
+    }
+
+    fn relieve(&self, inner: &mut Inner, whose: Option<&Principal>, excess: usize) {
+        let concerned = inner.sessions.iter().filter(|(_, session)| {
+            session.holding().events > 0
+                && whose.is_none_or(|whose| *whose == session.about.principal)
+        });
+        let ranked = concerned.map(|(id, session)| (relief::rank(session), id.clone()));
         relief::relieve(&mut ranked.collect::<Vec<_>>(), excess, |id, what, bytes| {
             let Some(session) = inner.sessions.get_mut(id) else { return 0 };
-            let had = session.out.bytes();
-            self.measurements.shed(session.shed(what, bytes));
-            self.measurements.holds(had as u64, held(session));
-            had - session.out.bytes()
+            let was = counted(session);
+            let (trimmed, freed) = relief::shed(session, what, bytes);
+            self.measurements.shed(trimmed);
+            self.recount(session, was);
+            freed
         });
+    }
+
+    /// Sees to it that a principal may hold so many bytes more, if need be by forgetting sessions that have
+    /// ended.
+    fn make_room(
+        &self,
+        inner: &mut Inner,
+        principal: &Principal,
+        more: u64,
+        adds: Adds,
+    ) -> Result<(), OverBound> {
+        while let Err(over) = self.accounts.check(principal, more, adds) {
+            let whose = match over {
+                OverBound::Principal => Some(principal.clone()),
+                OverBound::Server => self.accounts.most_ended(),
+            };
+            if !whose.is_some_and(|whose| self.forget_oldest(inner, &whose)) {
+                return Err(over);
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets the session of a principal that ended first, if there is one. States of it are not gone on
+    /// from again.
+    fn forget_oldest(&self, inner: &mut Inner, principal: &Principal) -> bool {
+        let oldest = self.accounts.oldest_ended(principal, 1).pop();
+        let session = oldest.and_then(|id| inner.remove(&id));
+        session.as_ref().inspect(|session| self.uncount(session));
+        if let Some(at) = session.as_ref().and_then(relief::closed_at) {
+            self.accounts.forget_seals(principal, at);
+        }
+        session.is_some()
+    }
+
+    fn uncount(&self, session: &SessionState<Body>) {
+        let (about, was) = (&session.about, counted(session));
+        self.accounts.count(&about.principal, &about.id, was, Counted::default());
+        self.measurements.holds(was.held_bytes(), 0);
+    }
+
+    /// Makes room for another session of a principal.
+    fn make_room_for(
+        &self,
+        inner: &mut Inner,
+        create: &Create,
+        more: u64,
+    ) -> Result<(), OverBound> {
+        let principal = &create.about.principal;
+        while self.accounts.ended(principal) >= limits::ENDED_SESSIONS
+            && self.forget_oldest(inner, principal)
+        {}
+        self.make_room(inner, principal, create.fixed_bytes() + more, Adds::Client)
+    }
+
+    fn insert(&self, inner: &mut Inner, session: SessionState<Body>) -> Record {
+        self.recount(&session, Counted::default());
+        inner.insert(session)
+    }
+
+    /// Whether there is room for a message, if it is a new one.
+    fn check_enter(
+        &self,
+        id: &SessionId,
+        enter: &Enter<Body>,
+    ) -> Result<(), Failure<EnterRefused>> {
+        let more = enter.fixed_bytes();
+        if !self.accounts.must_check(more) {
+            return Ok(());
+        }
+        let inner = &mut *self.lock()?;
+        let session = inner.sessions.get(id).ok_or(Failure::NotFound)?;
+        if session.check_enter(enter).map_err(Failure::Refused)?.is_some() {
+            return Ok(());
+        }
+        let about = Arc::clone(&session.about);
+        let room = self.make_room(inner, &about.principal, more, Adds::Client);
+        room.map_err(|over| Failure::Refused(over.into()))
+    }
+
+    /// Whether there is room for what a restore may make, and whether its snapshot may be gone on from if its
+    /// session is not known.
+    fn check_restore(
+        &self,
+        inner: &mut Inner,
+        restore: &Restore<Body>,
+    ) -> Result<(), Failure<RestoreRefused>> {
+        let old = inner.sessions.get(&restore.from);
+        let stand_in = restore.origin.stand_in().is_some_and(|id| inner.sessions.contains_key(id));
+        if !stand_in && self.accounts.may_be_forgotten(restore, old) {
+            return Err(Failure::Refused(RestoreRefused::Superseded));
+        }
+        if old.is_some_and(|old| old.vitals.status == Status::Active) {
+            return Ok(()); // it makes room for itself
+        }
+        let more = u64::from(restore.state.size) + limits::SESSION_BYTES as u64;
+        let room = self.make_room_for(inner, &restore.create, more);
+        room.map_err(|over| Failure::Refused(over.into()))
+    }
+
+    /// Whether there is room for a state.
+    fn check_append(
+        &self,
+        id: &SessionId,
+        append: &Append<Body>,
+    ) -> Result<(), Failure<AppendRefused>> {
+        let inner = &mut *self.lock()?;
+        let session = inner.sessions.get(id).ok_or(Failure::NotFound)?;
+        let more = append.fixed_growth(session);
+        if !self.accounts.must_check(more)
+            || session.check_append(append).map_err(Failure::Refused)?.is_some()
+        {
+            return Ok(());
+        }
+        let about = Arc::clone(&session.about);
+        let room = self.make_room(inner, &about.principal, more, Adds::Agent);
+        room.map_err(|over| Failure::Refused(over.into()))
     }
 
     fn view<T>(
@@ -125,9 +272,8 @@ impl MemoryStore {
     }
 }
 
-/// Bytes of events that a session holds.
-fn held(session: &SessionState<Body>) -> u64 {
-    session.out.bytes() as u64
+fn counted(session: &SessionState<Body>) -> Counted {
+    Counted::of(session, session.holding(), session.out.bytes())
 }
 
 impl Default for MemoryStore {
@@ -142,6 +288,12 @@ impl Inner {
         self.reschedule(record.id(), None, record.due_at());
         self.sessions.insert(record.id().clone(), session);
         record
+    }
+
+    fn remove(&mut self, id: &SessionId) -> Option<SessionState<Body>> {
+        let session = self.sessions.remove(id)?;
+        self.reschedule(id, session.due_at(), None);
+        Some(session)
     }
 
     fn reschedule(&mut self, id: &SessionId, was: Option<Timestamp>, due: Option<Timestamp>) {
@@ -165,7 +317,9 @@ impl Store for MemoryStore {
         if inner.sessions.contains_key(&create.about.id) {
             return Err(Failure::Refused(CreateRefused::Exists));
         }
-        Ok(inner.insert(SessionState::create(create)))
+        let room = self.make_room_for(&mut inner, &create, 0);
+        room.map_err(|over| Failure::Refused(CreateRefused::OverBound(over)))?;
+        Ok(self.insert(&mut inner, SessionState::create(create)))
     }
 
     async fn session(&self, id: &SessionId) -> Result<Option<Record>, Unavailable> {
@@ -222,6 +376,7 @@ impl Store for MemoryStore {
         id: &SessionId,
         enter: Enter<Body>,
     ) -> Result<Entered, Failure<EnterRefused>> {
+        self.check_enter(id, &enter)?;
         self.change(id, None, |session| session.enter(enter))
     }
 
@@ -245,6 +400,7 @@ impl Store for MemoryStore {
         id: &SessionId,
         append: Append<Body>,
     ) -> Result<Appended, Failure<AppendRefused>> {
+        self.check_append(id, &append)?;
         self.change(id, Some(append.now), |session| session.append(append))
     }
 
@@ -366,9 +522,9 @@ impl Store for MemoryStore {
         let Some(session) = inner.sessions.get(id) else { return Ok(()) };
         if let Status::Ended { forget_at, .. } = session.vitals.status
             && forget_at <= now
+            && let Some(session) = inner.remove(id)
         {
-            inner.sessions.remove(id);
-            inner.reschedule(id, Some(forget_at), None);
+            self.uncount(&session);
         }
         Ok(())
     }
@@ -379,7 +535,8 @@ impl Store for MemoryStore {
     ) -> Result<Restoration, Failure<RestoreRefused>> {
         let mut inner = self.lock()?;
         let inner = &mut *inner;
-        let before = |id| inner.sessions.get(id).map(|old| (old.record().due_at(), held(old)));
+        self.check_restore(inner, &restore)?;
+        let before = |id| inner.sessions.get(id).map(|old| (old.record().due_at(), counted(old)));
         let candidates = [Some(&restore.from), restore.origin.stand_in()].into_iter().flatten();
         let before: Vec<_> = candidates.map(|id| (id.clone(), before(id))).collect();
         let made = match state::restore(restore, &mut inner.sessions).map_err(Failure::Refused)? {
@@ -390,21 +547,20 @@ impl Store for MemoryStore {
             Restored::Made(made) => *made,
         };
         let MadeSession { session, from, trace, replaces_active } = made;
-        let (was_due, was_held) = before
+        let (was_due, was) = before
             .into_iter()
             .find(|(id, _)| *id == from)
             .and_then(|(_, was)| was)
             .unwrap_or_default();
-        let still_held = inner.sessions.get(&from).map_or(0, held);
-        self.measurements.holds(was_held, still_held + held(&session));
+        inner.sessions.get(&from).inspect(|old| self.recount(old, was));
         let old = inner.sessions.get(&from).map(SessionState::record);
         match (&old, trace) {
             (Some(old), _) => inner.reschedule(&from, was_due, old.due_at()),
-            (None, Some(trace)) => drop(inner.insert(trace)),
+            (None, Some(trace)) => drop(self.insert(inner, trace)),
             (None, None) => {}
         }
         let replaced = old.filter(|_| replaces_active).map(Box::new);
-        Ok(Restoration::Made { record: Box::new(inner.insert(session)), replaced })
+        Ok(Restoration::Made { record: Box::new(self.insert(inner, session)), replaced })
     }
 
     async fn audit(&self, record: AuditRecord) -> Result<(), Unavailable> {
@@ -440,12 +596,16 @@ impl Store for MemoryStore {
             let (bounds, settled) = (session.bounds(&self.bounds), session.grows_old());
             let messages = session.has_outlived_messages(&self.bounds, now);
             if messages || session.out.has_outlived(&bounds, settled, now) {
-                let had = held(session);
+                let was = counted(session);
                 session.settle(&self.bounds, now);
-                self.measurements.holds(had, held(session));
+                self.recount(session, was);
             }
         }
         Ok(again)
+    }
+
+    fn held_by(&self, principal: &Principal) -> Option<Holding> {
+        Some(self.accounts.of(principal))
     }
 
     fn measurements(&self) -> Option<&Measurements> {

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use rejoin_core::Timestamp;
 use rejoin_core::limits::LogBounds;
+use rejoin_core::log::Trimmed;
+use rejoin_core::record::{Kind, Status};
 use rejoin_core::state::{SessionState, Shed};
 
 /// How often quiet sessions are looked through for events that have outlived their retention, where
@@ -33,6 +35,31 @@ pub(crate) fn rank<B>(state: &SessionState<B>) -> Rank {
 pub(crate) fn excess(held: u64, bound: u64) -> usize {
     let over = held > bound;
     usize::try_from(if over { held - (bound - bound / 8) } else { 0 }).unwrap_or(usize::MAX)
+}
+
+/// Has a session give up events that count about so many bytes. Says what has gone and how much it counted.
+pub(crate) fn shed<B>(session: &mut SessionState<B>, what: Shed, bytes: usize) -> (Trimmed, usize) {
+    let count = |session: &SessionState<B>| session.holding().events as usize;
+    let had = count(session);
+    if what == Shed::Settled {
+        session.inbox.shed_kept(bytes); // messages that are dealt with
+    }
+    let left = bytes.saturating_sub(had - count(session));
+    // Each event counts more than its bytes: so much less of those is enough.
+    let own = (left as u128 * session.out.bytes() as u128).div_ceil(count(session).max(1) as u128);
+    let trimmed = session.shed(what, own.min(left as u128) as usize);
+    (trimmed, had - count(session))
+}
+
+/// When a session ended whose sealed states must not be gone on from: its user closed it, or another goes on
+/// in its place. Those of other sessions may be.
+pub(crate) fn closed_at<B>(session: &SessionState<B>) -> Option<Timestamp> {
+    match &session.vitals.status {
+        Status::Ended { ending, at, .. } if !ending.is_restorable() => {
+            Some(*at).filter(|_| session.about.kind == Kind::Agent)
+        }
+        Status::Ended { .. } | Status::Active => None,
+    }
 }
 
 /// Has sessions give up `excess` bytes. `shed` makes one give up what it is asked for, as far as it has

@@ -20,6 +20,7 @@ impl<const MEMORY_BYTES: u64> suite::Reopen for Home<MEMORY_BYTES> {
             directory: self.0.path().to_owned(),
             bounds: suite::BOUNDS,
             max_buffered_bytes: u64::MAX,
+            max_bytes_per_principal: u64::MAX,
             audit_max: suite::AUDIT_MAX,
             memory_bytes: MEMORY_BYTES,
             recovery,

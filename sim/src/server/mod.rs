@@ -185,6 +185,9 @@ impl Server {
                 Err(rejoin_core::state::RestoreRefused::AlreadyAttached { .. }) => {
                     self.refuse(connection, ErrorCode::SessionAlreadyActive);
                 }
+                Err(rejoin_core::state::RestoreRefused::OverBound(_)) => {
+                    self.refuse(connection, ErrorCode::ServerBusy);
+                }
                 Err(rejoin_core::state::RestoreRefused::Implausible { .. }) => {
                     self.refuse(connection, ErrorCode::InvalidMessage);
                 }

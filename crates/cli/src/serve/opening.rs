@@ -10,7 +10,7 @@ use rejoin::store::embedded::{EmbeddedStore, OpenReport, Options};
 use rejoin::store::{MemoryStore, Store};
 use sha2::{Digest as _, Sha256};
 
-use crate::settings::{Settings, StoreChoice};
+use crate::settings::{Config, Settings, StoreChoice};
 
 /// Memory for the bodies of events in the embedded store; what does not fit is read from the file.
 const BODIES_IN_MEMORY: u64 = 256 * 1024 * 1024;
@@ -41,17 +41,15 @@ impl Failure {
 }
 
 /// Opens the store; `lifetime` says how long what the last process left behind is kept.
-pub(crate) fn open_store(
-    settings: &Settings,
-    lifetime: &Lifetime,
-    now: Timestamp,
-) -> Result<Opened> {
+pub(crate) fn open_store(config: &Config, lifetime: &Lifetime, now: Timestamp) -> Result<Opened> {
+    let settings = &config.settings;
     let bounds = log_bounds(settings);
     match &settings.store {
         StoreChoice::Memory => Ok(Opened {
             store: Arc::new(
                 MemoryStore::new(bounds, settings.audit_max)
-                    .max_buffered_bytes(settings.max_buffered_bytes),
+                    .max_buffered_bytes(settings.max_buffered_bytes)
+                    .max_bytes_per_principal(config.max_bytes_per_principal()),
             ),
             about: "memory: they are gone when the server stops".to_owned(),
             failure: Failure::Never,
@@ -66,6 +64,7 @@ pub(crate) fn open_store(
                 directory: settings.data_dir.clone(),
                 bounds,
                 max_buffered_bytes: settings.max_buffered_bytes,
+                max_bytes_per_principal: config.max_bytes_per_principal(),
                 audit_max: settings.audit_max,
                 memory_bytes: BODIES_IN_MEMORY,
                 recovery: Recovery { now, keep_for: keep_for.min(longest), longest },

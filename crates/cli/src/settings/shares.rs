@@ -6,7 +6,18 @@ use super::Config;
 /// What part of `max_children` one principal may have, unless it is set.
 const OF_CHILDREN: usize = 2;
 
+/// What part of `max_buffered_bytes` one principal may have, unless it is set: several that are at their
+/// bound leave something for others.
+const OF_BYTES: u64 = 4;
+
 impl Config {
+    /// What the sessions of one principal may make the server hold.
+    pub(crate) fn max_bytes_per_principal(&self) -> u64 {
+        let all = self.settings.max_buffered_bytes;
+        let share = if self.is_protected() { all / OF_BYTES } else { all };
+        self.settings.max_bytes_per_principal.unwrap_or(share).min(all)
+    }
+
     /// Children of one principal at the same time: half of all, so that others have some left.
     pub(crate) fn max_children_per_principal(&self) -> usize {
         let all = self.settings.max_children;

@@ -98,9 +98,15 @@ settings! {
     buffer_bytes: Size = Text("4MiB"), at_least "1KiB";
     /// How long an event is kept after it was acked or a state covers it.
     buffer_retention: Time = Text("1h");
-    /// Bytes of events kept for all sessions together; not below `buffer_bytes`. Past it acked events
-    /// and those that a state covers go first, then those of the sessions parked for longest.
+    /// Bytes kept for all sessions together: events, messages, states, records, tokens; not below
+    /// `buffer_bytes`. Past it acked events and those that a state covers go first, then those of the
+    /// sessions parked for longest; if what can't go takes five eighths of it, new sessions and messages are
+    /// refused with `SERVER_BUSY`.
     max_buffered_bytes: Size = Text("1GiB");
+    /// The same for the sessions of one principal. Sessions of its that have ended are forgotten before
+    /// anything is refused, the oldest first.
+    max_bytes_per_principal: Maybe<Size> =
+        Absent("a quarter of max_buffered_bytes; all of it without authentication"), at_least "1MiB";
 }
 
 "Tokens and state" {

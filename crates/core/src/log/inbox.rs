@@ -176,6 +176,23 @@ impl<B> Inbox<B> {
         self.kept.as_ref().map_or(0, |kept| kept.bytes)
     }
 
+    /// How many of them there are.
+    pub fn kept(&self) -> usize {
+        self.kept.as_ref().map_or(0, |kept| kept.entries.len())
+    }
+
+    /// Lets go of so many bytes of them, or of all there are, oldest first.
+    pub fn shed_kept(&mut self, bytes: usize) {
+        let Some(kept) = &mut self.kept else { return };
+        let enough = kept.bytes.saturating_sub(bytes);
+        while kept.bytes > enough && !kept.entries.is_empty() {
+            kept.drop_oldest();
+        }
+        if kept.entries.is_empty() {
+            self.kept = None;
+        }
+    }
+
     /// Whether nothing is held, neither waiting nor dealt with.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.kept.is_none()

@@ -329,7 +329,7 @@ impl Session {
                 self.append_waiting(now);
             }
             // The fault of whoever said it: everybody else goes on.
-            Err(refused @ AppendRefused::OtherContent { .. }) => {
+            Err(refused @ (AppendRefused::OtherContent { .. } | AppendRefused::OverBound(_))) => {
                 self.export.forget_state();
                 for Receipt { ticket, .. } in receipts {
                     self.answer(ticket, Err(refused.clone().into()));

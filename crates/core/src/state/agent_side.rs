@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{SessionState, Snapshot};
+use super::{OverBound, SessionState, Snapshot};
 use crate::ids::ProcessId;
 use crate::log::{Held, MessageDigest, RememberedKey, Weight};
 use crate::position::{InSeq, Seq, Term};
@@ -116,6 +116,9 @@ pub enum AppendRefused {
         /// Its last.
         last: Seq,
     },
+    /// A state came with it, and the principal or the server holds as much as it may.
+    #[error(transparent)]
+    OverBound(#[from] OverBound),
     /// The session is over.
     #[error("the session has ended")]
     Ended(Ending),

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{SessionState, TokenFault, TokenUse, UsedToken};
+use super::{OverBound, SessionState, TokenFault, TokenUse, UsedToken};
 use crate::ids::Principal;
 use crate::limits;
 use crate::log::{Entry, EntryKind, MessageDigest, Remembered};
@@ -154,6 +154,9 @@ pub enum EnterRefused {
         /// The number of the first one.
         in_seq: InSeq,
     },
+    /// The principal or the server holds as much as it may.
+    #[error(transparent)]
+    OverBound(#[from] OverBound),
     /// Too much waits for the agent.
     #[error("{waiting} messages wait for the agent; try again when it has caught up")]
     Full {
@@ -215,7 +218,7 @@ impl<B> SessionState<B> {
     }
 
     /// Whether [`SessionState::enter`] would take it, and under which number it is known already.
-    pub fn check_enter(&self, enter: &Enter<B>) -> Result<Option<Entered>, EnterRefused> {
+    pub fn check_enter<C>(&self, enter: &Enter<C>) -> Result<Option<Entered>, EnterRefused> {
         if let Some(generation) = enter.generation {
             self.check_generation(generation)?;
         }

@@ -17,6 +17,7 @@
 
 mod agent_side;
 mod client_side;
+mod holding;
 mod lifecycle;
 mod own;
 mod restore;
@@ -31,6 +32,7 @@ pub use client_side::{
     Ack, AckRefused, Attach, AttachRefused, Attached, Detach, Enter, EnterRefused, Entered, Stale,
     Takeover,
 };
+pub use holding::{Holding, OverBound};
 pub use lifecycle::{Create, End, EndRefused, Keep, Recovery};
 pub use own::Sessions;
 pub use restore::{MadeSession, Origin, Restore, RestoreRefused, Restored, restore};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::lifecycle::Contents;
 use super::own::{OwnSessions, Sessions};
-use super::{Create, End, NewSnapshot, SessionState, Snapshot, Takeover};
+use super::{Create, End, NewSnapshot, OverBound, SessionState, Snapshot, Takeover};
 use crate::ids::SessionId;
 use crate::limits;
 use crate::log::OutLog;
@@ -113,6 +113,9 @@ pub enum RestoreRefused {
         /// Where.
         session: SessionId,
     },
+    /// A session would have to be made, and the principal or the server holds as much as it may.
+    #[error(transparent)]
+    OverBound(#[from] OverBound),
     /// The client claims to have seen more than can be true.
     #[error("last_seq {claimed} lies too far beyond the snapshot's {seq}")]
     Implausible {

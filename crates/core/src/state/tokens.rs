@@ -157,6 +157,11 @@ impl Tokens {
         }
     }
 
+    /// How many are known.
+    pub fn count(&self) -> usize {
+        self.live.len() + self.used.len()
+    }
+
     /// Those that can still be used.
     pub fn live(&self) -> &[NewToken] {
         &self.live

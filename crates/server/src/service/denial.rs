@@ -8,11 +8,11 @@ use rejoin_core::record::Ending;
 use rejoin_core::seal::{OpenError, SealError};
 use rejoin_core::session::PublishRefused;
 use rejoin_core::state::{
-    AppendRefused, AttachRefused, EndRefused, EnterRefused, RenewRefused, RestoreRefused,
-    SessionOver, TokenFault,
+    AppendRefused, AttachRefused, EndRefused, EnterRefused, OverBound, RenewRefused,
+    RestoreRefused, SessionOver, TokenFault,
 };
 use rejoin_core::token::TokenRefusal;
-use rejoin_store::{Failure, Unavailable};
+use rejoin_store::{CreateRefused, Failure, Unavailable};
 
 /// Why something was not done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -221,6 +221,9 @@ const RETRY_ATTACHED: Duration = Duration::from_secs(5);
 /// The agent may have caught up by then.
 const RETRY_FULL: Duration = Duration::from_secs(1);
 
+/// What is held goes as sessions end and agents catch up, which takes a while.
+const RETRY_OVER_BOUND: Duration = Duration::from_secs(5);
+
 impl From<Unavailable> for Denial {
     fn from(_: Unavailable) -> Self {
         Self::Unavailable
@@ -257,6 +260,15 @@ impl From<TokenRefusal> for Denial {
     }
 }
 
+impl From<CreateRefused> for Denial {
+    fn from(refused: CreateRefused) -> Self {
+        match refused {
+            CreateRefused::Exists => Self::IdInvalid("that session id is taken".into()),
+            CreateRefused::OverBound(over) => over.into(),
+        }
+    }
+}
+
 impl From<AttachRefused> for Denial {
     fn from(refused: AttachRefused) -> Self {
         match refused {
@@ -284,12 +296,19 @@ impl From<SessionOver> for Denial {
     }
 }
 
+impl From<OverBound> for Denial {
+    fn from(over: OverBound) -> Self {
+        Self::Busy { why: over.to_string().into(), retry_after: RETRY_OVER_BOUND }
+    }
+}
+
 impl From<EnterRefused> for Denial {
     fn from(refused: EnterRefused) -> Self {
         match refused {
             EnterRefused::Stale(_) => Self::Superseded,
             EnterRefused::Ended(ending) => Self::Ended(ending),
             EnterRefused::OtherContent { .. } => Self::Invalid(refused.to_string().into()),
+            EnterRefused::OverBound(over) => over.into(),
             EnterRefused::Full { .. } => {
                 Self::Busy { why: refused.to_string().into(), retry_after: RETRY_FULL }
             }
@@ -303,6 +322,7 @@ impl From<PublishRefused> for Denial {
         match &refused {
             PublishRefused::NoLease | PublishRefused::Busy(_) => busy(),
             PublishRefused::Refused(AppendRefused::Ended(ending)) => Self::Ended(ending.clone()),
+            PublishRefused::Refused(AppendRefused::OverBound(over)) => (*over).into(),
             PublishRefused::Refused(AppendRefused::OtherContent { .. }) => {
                 Self::Invalid(refused.to_string().into())
             }
@@ -328,6 +348,7 @@ impl From<RestoreRefused> for Denial {
             RestoreRefused::Foreign { .. } => Self::State(StateProblem::NotAuthentic),
             RestoreRefused::Superseded => Self::State(StateProblem::Superseded),
             RestoreRefused::AlreadyAttached { .. } => Self::AlreadyAttached,
+            RestoreRefused::OverBound(over) => over.into(),
             RestoreRefused::Implausible { .. } => Self::Invalid(refused.to_string().into()),
         }
     }

@@ -227,16 +227,9 @@ impl Service {
             Some(name) => {
                 let id = self.id_for_name(visitor, name).await?;
                 let made = sessions.create_named(id, principal, kind, client).await;
-                made.map_err(|failure| match failure {
-                    rejoin_store::Failure::Unavailable(_) => Denial::Unavailable,
-                    rejoin_store::Failure::NotFound | rejoin_store::Failure::Refused(_) => {
-                        Denial::IdInvalid("that session id is taken".into())
-                    }
-                })?
+                made?
             }
-            None => {
-                sessions.create(principal, kind, client).await.map_err(|_| Denial::Unavailable)?
-            }
+            None => sessions.create(principal, kind, client).await?,
         };
         Ok(record)
     }

@@ -1,16 +1,12 @@
 //! Sessions under names that their clients have chosen. A name means a session of the caller's own: every
 //! principal has its own names, and none of them leads to another principal's session.
 
-use std::time::Duration;
-
 use rejoin_core::SessionId;
 use rejoin_core::record::{About, Kind, Record, Status};
-use rejoin_store::{Failure, Unavailable};
+use rejoin_store::{CreateRefused, Failure, Unavailable};
 
 use super::{Denial, Service, Visitor};
-
-/// How long the name of a session that has just ended may be waited for: its server is being stopped.
-const LAST_RITES: Duration = Duration::from_secs(15);
+use crate::sessions::LAST_RITES;
 
 /// The shortest name: where there is no authentication, guessing one must be hopeless.
 const MIN_NAME_CHARS: usize = 22;
@@ -96,8 +92,10 @@ impl Service {
         let (principal, sessions) = (&visitor.caller.principal, self.sessions());
         match sessions.create_named(id.clone(), principal, Kind::Mcp, client).await {
             Ok(record) => Ok(record),
-            Err(Failure::Unavailable(_)) => Err(Denial::Unavailable),
-            Err(Failure::NotFound | Failure::Refused(_)) => self.mcp_session(visitor, &id).await,
+            Err(Failure::NotFound | Failure::Refused(CreateRefused::Exists)) => {
+                self.mcp_session(visitor, &id).await
+            }
+            Err(other) => Err(other.into()),
         }
     }
 

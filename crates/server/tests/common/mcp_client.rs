@@ -40,6 +40,7 @@ pub fn kept_in(directory: &Path) -> Arc<dyn Store> {
         audit_max: 1_000,
         memory_bytes: 1 << 20,
         max_buffered_bytes: u64::MAX,
+        max_bytes_per_principal: u64::MAX,
         recovery,
         random: Box::new(|bytes| bytes.fill(7)),
     };

@@ -95,6 +95,7 @@ impl Papers {
         append: Append<Body>,
     ) -> Result<Appended, Failure<AppendRefused>> {
         let slot = &slot.ok_or(Failure::NotFound)?;
+        self.check_append(slot, &append)?;
         let (shared, ledger) = (&self.shared, &self.ledger);
         Appending { shared, ledger, batch: &mut self.batch, slot }.apply(&mut slot.lock(), append)
     }
@@ -104,8 +105,9 @@ impl Papers {
         slot: Option<Arc<Slot>>,
         enter: Enter<Body>,
     ) -> Result<Entered, Failure<EnterRefused>> {
-        let batch = &mut self.batch;
         let slot = &slot.ok_or(Failure::NotFound)?;
+        self.check_enter(slot, &enter)?;
+        let batch = &mut self.batch;
         let session = &mut *slot.lock();
         let (digest, at) = (enter.digest, enter.now);
         let enter = Enter {
@@ -137,6 +139,7 @@ impl Papers {
         }
         batch.has_ids |= digest.is_some();
         batch.says_something_of(session);
+        self.shared.count_held(session);
         Ok(entered)
     }
 
@@ -149,6 +152,7 @@ impl Papers {
         let (trace, answer) = apply(Some(&mut session.state));
         self.ledger.change_ids(remembered, session.state.ids());
         self.batch.leave(slot, session, trace);
+        self.shared.count_held(session);
         if let Some(now) = settle_at {
             self.batch.settle(session, now);
         }
@@ -159,6 +163,8 @@ impl Papers {
         if self.tables.by_id.contains_key(&create.about.id) {
             return Err(Failure::Refused(CreateRefused::Exists));
         }
+        let room = self.make_room_for(&create, 0);
+        room.map_err(|over| Failure::Refused(CreateRefused::OverBound(over)))?;
         let key = self.tables.new_key();
         Ok(self.insert(key, SessionState::create(create)))
     }
@@ -174,6 +180,7 @@ impl Papers {
     }
 
     fn restore(&mut self, restore: Restore<Body>) -> Result<Restoration, Failure<RestoreRefused>> {
+        self.check_restore(&restore)?;
         let candidates = [Some(&restore.from), restore.origin.stand_in()].into_iter().flatten();
         for slot in candidates.filter_map(|id| self.tables.by_id.get(id)) {
             self.batch.touch(slot, &mut slot.lock(), Touches::Everything);
@@ -198,6 +205,7 @@ impl Papers {
                 let key = self.change_key(&old, fresh);
                 let session = &mut *old.lock();
                 self.batch.leave(&old, session, Trace::Row);
+                self.shared.count_held(session);
                 replaced = replaces_active.then(|| Box::new(session.state.record()));
                 key
             }
@@ -224,19 +232,20 @@ impl Papers {
         self.batch.touch(&slot, session, Touches::Record);
         self.batch.leave(&slot, session, Trace::Row);
         session.plan.is_new = true;
+        self.shared.count_held(session);
         self.tables.by_id.insert(id.clone(), Arc::clone(&slot));
         self.tables.by_key.insert(key, Arc::clone(&slot));
         self.batch.aftermath.index_changes.push(IndexChange::Add(id, Arc::clone(&slot)));
         record
     }
 
-    fn remove(&mut self, id: &SessionId, slot: &Arc<Slot>) {
+    pub(super) fn remove(&mut self, id: &SessionId, slot: &Arc<Slot>) {
         let session = &mut *slot.lock();
         self.tables.delete_row(session, &mut self.batch);
         self.tables.by_id.remove(id);
         self.tables.by_key.remove(&session.key);
         self.ledger.change_ids(session.state.ids(), 0);
-        self.shared.measurements.holds(std::mem::take(&mut session.buffered), 0);
+        self.shared.uncount(session);
         session.plan.trace = Trace::Nothing;
         session.plan.reschedule = false;
         self.batch.aftermath.index_changes.push(IndexChange::Remove(id.clone(), session.due()));
@@ -314,6 +323,10 @@ impl Appending<'_> {
         // Rarely is there more to do than this, or anything that can't be done now.
         if !session.plan.listed && session.in_line && session.may_be_trimmed(&shared.bounds) {
             shared.trim(session, now);
+            shared.count_held(session);
+        } else if replaces {
+            batch.list(slot, session);
+            batch.settle(session, now);
             shared.count_held(session);
         } else {
             batch.list(slot, session);

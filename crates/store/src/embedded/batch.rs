@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use rejoin_core::{InSeq, Seq, Timestamp};
+use rejoin_core::{InSeq, Principal, Seq, Timestamp};
 
 use super::commit::SessionRow;
 use super::index::IndexChange;
@@ -31,6 +31,8 @@ pub(super) struct Batch {
     pub(super) deleted: Vec<Key>,
     /// For the audit trail.
     pub(super) audit: Vec<AuditRecord>,
+    /// Principals of which older seals are refused from now on, if their session is not known.
+    pub(super) forgotten_seals: Vec<(Principal, Timestamp)>,
     /// Sessions about which this row is the first to say something that no note says.
     pub(super) unnoted: Vec<Key>,
     /// Whether message ids are in the row.
@@ -100,6 +102,7 @@ impl Batch {
             rows: Vec::new(),
             deleted: Vec::new(),
             audit: Vec::new(),
+            forgotten_seals: Vec::new(),
             unnoted: Vec::new(),
             has_ids: false,
             aftermath: Aftermath::default(),

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use rejoin_core::Timestamp;
 use rejoin_core::record::About;
+use rejoin_core::{Principal, Timestamp};
 use rusqlite::Connection;
 use rusqlite::hooks::Wal;
 
@@ -32,6 +32,8 @@ pub(super) struct Commit {
     pub(super) rows: Vec<SessionRow>,
     /// For the audit trail.
     pub(super) audit: Vec<AuditRecord>,
+    /// See [`super::batch::Batch::forgotten_seals`].
+    pub(super) forgotten_seals: Vec<(Principal, Timestamp)>,
     /// Set by the database: whether there is enough to tidy up for a commit that nobody asked for.
     pub(super) left_untidy: bool,
 }
@@ -100,6 +102,9 @@ impl Database {
             rows::put(&self.db, row)?;
         }
         audit::put(&self.db, &commit.audit, self.audit_max)?;
+        for (principal, at) in &commit.forgotten_seals {
+            schema::forget_seals(&self.db, principal, *at)?;
+        }
         if let Some(number) = commit.delete_up_to {
             schema::delete_journal_rows(&self.db, number)?;
             self.too_many_free_pages |= self.free_bytes()? > limits::FREE_BYTES;

@@ -129,7 +129,10 @@ impl Desk {
         let outcome = match tables.by_id.get(id) {
             Some(slot) => {
                 let session = &mut *slot.lock();
-                if *under_way && session.must_wait(batch.number()) {
+                let checked = append.fixed_growth(&session.state);
+                if (*under_way && session.must_wait(batch.number()))
+                    || (checked > 0 && shared.accounts.must_check(checked))
+                {
                     return Err(append);
                 }
                 Appending { shared, ledger, batch, slot }.apply(session, append)

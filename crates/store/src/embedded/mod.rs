@@ -14,6 +14,7 @@
 //! | `waiting` | those who wait for a commit, and how they are woken |
 //! | `slot`, `index`, `read` | what readers see, and that it is only what is committed |
 //! | `journal`, `rows`, `audit`, `schema` | what is in the file |
+//! | `room` | what would add to what a principal holds, and what is forgotten for it |
 //! | `piece`, `cleanup`, `spill`, `relieve` | which bytes are still needed, in the file and in memory |
 //! | `open`, `lock`, `private`, `witness`, `scan`, `recover`, `salvage` | opening: what was there, and is it whole? |
 //! | `gather`, `rebuild`, `packed`, `take_over`, `assemble`, `parallel` | … and how it comes back into memory |
@@ -49,6 +50,7 @@ mod rebuild;
 mod recover;
 mod relieve;
 mod request;
+mod room;
 mod rows;
 mod salvage;
 mod scan;
@@ -70,9 +72,9 @@ use rejoin_core::identity::StoreIdentity;
 use rejoin_core::record::Record;
 use rejoin_core::state::{
     Ack, AckRefused, Append, AppendRefused, Appended, Attach, AttachRefused, Attached, Create,
-    Detach, End, EndRefused, Enter, EnterRefused, Entered, Keep, LeaseHeld, NewToken, Renew,
-    RenewRefused, Renewed, Restore, RestoreRefused, SessionOver, SessionState, Stale, TakeLease,
-    TokenFault, Tokens,
+    Detach, End, EndRefused, Enter, EnterRefused, Entered, Holding, Keep, LeaseHeld, NewToken,
+    Renew, RenewRefused, Renewed, Restore, RestoreRefused, SessionOver, SessionState, Stale,
+    TakeLease, TokenFault, Tokens,
 };
 use rejoin_core::{InSeq, Principal, Seq, SessionId, Term, Timestamp};
 use tokio::sync::oneshot;
@@ -489,6 +491,10 @@ impl Store for EmbeddedStore {
             self.ask(Request::TidyUp).await?;
         }
         Ok(Some(relief::look_again(&self.shared.bounds, now)))
+    }
+
+    fn held_by(&self, principal: &Principal) -> Option<Holding> {
+        Some(self.shared.accounts.of(principal))
     }
 
     fn measurements(&self) -> Option<&Measurements> {

@@ -32,6 +32,7 @@ use super::spill::Spill;
 use super::take_over::{TakeOver, Taken};
 use super::witness::{StoreId, Testimony, Witness};
 use super::writer::Writer;
+use crate::account::{Bounds, Counted};
 use crate::contract::{Parked, Unavailable};
 
 /// Fills a slice with random bytes.
@@ -43,8 +44,11 @@ pub struct Options {
     pub directory: PathBuf,
     /// What one session's out log keeps.
     pub bounds: LogBounds,
-    /// What all out logs together may hold. Beyond it the sessions that need theirs least give way.
+    /// What all sessions together may hold. Beyond it the events of those that need theirs least give way,
+    /// and what would add to the rest is refused.
     pub max_buffered_bytes: u64,
+    /// The same for the sessions of one principal.
+    pub max_bytes_per_principal: u64,
     /// How many audit records are kept.
     pub audit_max: usize,
     /// How much memory the bodies of events, entries and snapshots may take in all. Beyond that they
@@ -59,11 +63,13 @@ pub struct Options {
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { directory, bounds, max_buffered_bytes, audit_max, memory_bytes, .. } = self;
+        let max_bytes_per_principal = &self.max_bytes_per_principal;
         let Self { recovery, random: _, .. } = self;
         f.debug_struct("Options")
             .field("directory", directory)
             .field("bounds", bounds)
             .field("max_buffered_bytes", max_buffered_bytes)
+            .field("max_bytes_per_principal", max_bytes_per_principal)
             .field("audit_max", audit_max)
             .field("memory_bytes", memory_bytes)
             .field("recovery", recovery)
@@ -119,10 +125,16 @@ pub(super) fn open(mut options: Options) -> Result<Opened, OpenError> {
     let witness = Witness::open(&files.mark, testimony).map_err(of_io)?;
     let Content { sessions, entries, mut rows, newest, .. } = content;
     let identity = StoreIdentity::new(store);
-    let (bounds, max_buffered_bytes) = (options.bounds, options.max_buffered_bytes);
-    let shared = Shared::new(identity, files.clone(), bounds, max_buffered_bytes);
-    let buffered = sessions.iter().map(|taken| taken.buffered).sum();
-    shared.measurements.holds(0, buffered);
+    let max =
+        Bounds { all: options.max_buffered_bytes, of_principal: options.max_bytes_per_principal };
+    let shared = Shared::new(identity, files.clone(), options.bounds, max);
+    for Taken { about, counted, .. } in &sessions {
+        shared.accounts.count(&about.principal, &about.id, Counted::default(), *counted);
+        shared.measurements.holds(0, counted.held_bytes());
+    }
+    for (principal, at) in schema::forgotten_seals(&db).map_err(of_sqlite(&files))? {
+        shared.accounts.forget_seals(&principal, at);
+    }
     let assembly = Assembly { newest, rows: &mut rows, ledger: &ledger, index: &shared.index };
     let (tables, unwritten) = assembly.put_in_place(sessions, entries, &mut report);
     let database = Database::new(db, witness, options.audit_max as u64);

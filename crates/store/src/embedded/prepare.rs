@@ -39,13 +39,23 @@ impl Papers {
         let mut batch = Batch::new(number + 1, &self.ledger);
         batch.records = mem::take(&mut self.spare);
         mem::swap(&mut self.batch, &mut batch);
-        let Batch { row, records, rows, deleted, audit, mut aftermath, .. } = batch;
+        let Batch { row, records, rows, deleted, audit, forgotten_seals, mut aftermath, .. } =
+            batch;
         aftermath.row = Some(row);
         let (requests, left_untidy) = (aftermath.requests(), false);
         self.under_way = true;
         self.tell_writer();
-        let commit =
-            Commit { number, requests, records, delete_up_to, deleted, rows, audit, left_untidy };
+        let commit = Commit {
+            number,
+            requests,
+            records,
+            delete_up_to,
+            deleted,
+            rows,
+            audit,
+            forgotten_seals,
+            left_untidy,
+        };
         Ok((commit, aftermath))
     }
 

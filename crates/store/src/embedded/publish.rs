@@ -81,9 +81,9 @@ impl Writer {
         }
     }
 
-    /// Has sessions give way if all of them together hold too much.
+    /// Has sessions give way if a principal, or all of them together, hold too much.
     fn keep_to_bound(&self) -> Result<(), Fault> {
-        if self.shared.holds_too_much() {
+        if self.shared.accounts.holds_too_much() {
             self.shared.keep_to_bound(&self.desk.take()?.tables);
         }
         Ok(())

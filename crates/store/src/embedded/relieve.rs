@@ -5,23 +5,36 @@
 //! the client has. A session that was changed since its last commit is left alone until that is done.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use rejoin_core::log::Trimmed;
 use rejoin_core::state::Shed;
-use rejoin_core::{SessionId, Timestamp};
+use rejoin_core::{Principal, SessionId, Timestamp};
 
 use super::apply::Tables;
 use super::shared::Shared;
 use super::slot::{Session, Slot};
+use crate::account::Counted;
 use crate::relief;
 
 impl Shared {
     /// Counts a session with what it holds now.
     pub(super) fn count_held(&self, session: &mut Session) {
-        let held = session.held_bytes();
-        self.measurements.holds(session.buffered, held);
-        session.buffered = held;
+        let (was, now) = (session.in_account, session.counts());
+        if was != now && !session.forgotten {
+            let about = &session.state.about;
+            self.accounts.count(&about.principal, &about.id, was, now);
+            self.measurements.holds(was.held_bytes(), now.held_bytes());
+            session.in_account = now;
+        }
+    }
+
+    /// A session is forgotten: it counts no more.
+    pub(super) fn uncount(&self, session: &mut Session) {
+        session.forgotten = true;
+        let about = &session.state.about;
+        let was = std::mem::take(&mut session.in_account);
+        self.accounts.count(&about.principal, &about.id, was, Counted::default());
+        self.measurements.holds(was.held_bytes(), 0);
     }
 
     /// Lets go of what the out log of a session has too much of.
@@ -31,22 +44,24 @@ impl Shared {
         self.measurements.overflowed(trimmed.unacked);
     }
 
-    /// Whether all sessions together hold too much.
-    pub(super) fn holds_too_much(&self) -> bool {
-        self.excess() > 0
-    }
-
-    fn excess(&self) -> usize {
-        let buffered = self.measurements.buffered_bytes.load(Ordering::Relaxed);
-        relief::excess(buffered, self.max_buffered_bytes)
-    }
-
-    /// Has sessions give way until they do no longer. To be called by the writer.
+    /// Has sessions of principals that hold too much give way, and all sessions if they do together. To be
+    /// called by the writer.
     pub(super) fn keep_to_bound(&self, tables: &Tables) {
-        let excess = self.excess();
+        for (principal, excess) in self.accounts.excesses() {
+            self.relieve(tables, Some(&principal), excess);
+        }
+        self.relieve(tables, None, self.accounts.excess());
+    }
+
+    fn relieve(&self, tables: &Tables, whose: Option<&Principal>, excess: usize) {
+        if excess == 0 {
+            return;
+        }
         let ranked = tables.by_id.values().filter_map(|slot| {
             let session = slot.lock_packed();
-            let may_give = session.buffered > 0 && !session.plan.changed;
+            let holds = session.in_account.holding().events > 0;
+            let concerned = whose.is_none_or(|whose| *whose == session.state.about.principal);
+            let may_give = holds && concerned && !session.plan.changed;
             may_give.then(|| (relief::rank(&session.state), Arc::clone(slot)))
         });
         relief::relieve(&mut ranked.collect::<Vec<_>>(), excess, |slot, what, bytes| {
@@ -56,11 +71,11 @@ impl Shared {
 
     fn shed(&self, slot: &Slot, what: Shed, bytes: usize) -> usize {
         let session = &mut *slot.lock();
-        let had = session.state.out.bytes();
-        self.measurements.shed(session.state.shed(what, bytes));
+        let (trimmed, freed) = relief::shed(&mut session.state, what, bytes);
+        self.measurements.shed(trimmed);
         session.unsaved = true;
         self.count_held(session);
-        had - session.state.out.bytes()
+        freed
     }
 
     /// Looks through some sessions, from after `after`, for events that have outlived their retention.

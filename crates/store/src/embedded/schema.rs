@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use rejoin_core::{Principal, Timestamp};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
@@ -200,4 +201,32 @@ pub(super) fn wal_pages(db: &Connection) -> rusqlite::Result<u64> {
 /// Which store the database is.
 pub(super) fn store_id(db: &Connection) -> rusqlite::Result<StoreId> {
     db.query_row("SELECT value FROM meta WHERE name = 'store'", [], |row| row.get(0))
+}
+
+/// What the names of these begin with in the table `meta`, before a principal.
+const FORGOTTEN_SEALS: &str = "forgotten seals of ";
+
+/// Notes that seals of a principal which are as old as this are refused if their session is not known.
+pub(super) fn forget_seals(
+    db: &Connection,
+    principal: &Principal,
+    at: Timestamp,
+) -> rusqlite::Result<()> {
+    let mut put = db.prepare_cached("INSERT OR REPLACE INTO meta (name, value) VALUES (?1, ?2)")?;
+    let name = format!("{FORGOTTEN_SEALS}{principal}");
+    put.execute((name, &at.as_millis().to_be_bytes()[..]))?;
+    Ok(())
+}
+
+/// What was noted so.
+pub(super) fn forgotten_seals(db: &Connection) -> rusqlite::Result<Vec<(Principal, Timestamp)>> {
+    let mut select = db.prepare("SELECT name, value FROM meta WHERE name LIKE ?1 || '%'")?;
+    let rows = select.query_map([FORGOTTEN_SEALS], |row| {
+        Ok((row.get::<_, String>(0)?, row.get::<_, [u8; 8]>(1)?))
+    })?;
+    let read = |(name, at): (String, [u8; 8])| {
+        let at = Timestamp::from_millis(u64::from_be_bytes(at));
+        (Principal::new(name.strip_prefix(FORGOTTEN_SEALS).unwrap_or_default()), at)
+    };
+    rows.map(|row| row.map(read)).collect()
 }

@@ -11,6 +11,7 @@ use super::index::Index;
 use super::queue::Queue;
 use super::read::Readers;
 use super::schema::Files;
+use crate::account::{Accounts, Bounds};
 use crate::contract::Unavailable;
 use crate::measure::Measurements;
 
@@ -25,19 +26,19 @@ pub(super) struct Shared {
     pub(super) measurements: Measurements,
     /// What each out log keeps.
     pub(super) bounds: LogBounds,
-    /// What all of them keep together.
-    pub(super) max_buffered_bytes: u64,
+    /// What principals hold, and may hold.
+    pub(super) accounts: Accounts,
     closed: AtomicBool,
     failure: watch::Sender<Option<Unavailable>>,
 }
 
 impl Shared {
-    /// For this store in these files, with these bounds for each out log and for all.
+    /// For this store in these files, with these bounds for each out log and for all that is held.
     pub(super) fn new(
         identity: StoreIdentity,
         files: Files,
         bounds: LogBounds,
-        max_buffered_bytes: u64,
+        max: Bounds,
     ) -> Arc<Self> {
         Arc::new(Self {
             identity,
@@ -46,7 +47,7 @@ impl Shared {
             readers: Readers::new(&files.database),
             measurements: Measurements::default(),
             bounds,
-            max_buffered_bytes,
+            accounts: Accounts::new(max),
             closed: AtomicBool::new(false),
             failure: watch::Sender::new(None),
             files,

@@ -23,6 +23,7 @@ use super::index::IndexChange;
 use super::journal::{Key, Numbers};
 use super::packed::PackedLog;
 use super::piece::Piece;
+use crate::account::Counted;
 
 /// A session, shared between callers, the writer and the readers.
 #[derive(Debug)]
@@ -48,8 +49,10 @@ pub(super) struct Session {
     pub(super) in_line: bool,
     /// Whether it is counted among those that go on.
     pub(super) counted: bool,
-    /// Bytes of events that it is counted with among those that all sessions hold.
-    pub(super) buffered: u64,
+    /// What it is counted as in the account of its principal; nothing before it is, and once it is forgotten.
+    pub(super) in_account: Counted,
+    /// Whether it is forgotten: it counts no more.
+    pub(super) forgotten: bool,
     /// Whether something is known of it that no file says, and need not: an ack, a trim.
     pub(super) unsaved: bool,
     /// Whether requests for it were put off.
@@ -141,7 +144,8 @@ impl Slot {
             touched: 0,
             in_line: false,
             counted: false,
-            buffered: 0,
+            in_account: Counted::default(),
+            forgotten: false,
             unsaved: false,
             waited_for: false,
             plan: Plan::default(),
@@ -181,9 +185,13 @@ impl Session {
         changed.then(|| IndexChange::Count(principal.clone(), counts))
     }
 
-    /// Bytes of events in its out log, packed or not.
-    pub(super) fn held_bytes(&self) -> u64 {
-        self.packed().map_or(self.state.out.bytes(), PackedLog::bytes) as u64
+    /// What it counts, its events packed or not.
+    pub(super) fn counts(&self) -> Counted {
+        let (count, bytes) = match self.packed() {
+            Some(packed) => (packed.len(), packed.bytes()),
+            None => (self.state.out.len(), self.state.out.bytes()),
+        };
+        Counted::of(&self.state, self.state.holding_with(count, bytes), bytes)
     }
 
     /// Whether its oldest event is settled, or its oldest message dealt with, and has outlived the retention.

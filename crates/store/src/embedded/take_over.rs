@@ -4,13 +4,14 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use rejoin_core::limits::LogBounds;
-use rejoin_core::record::Status;
+use rejoin_core::record::{About, Status};
 use rejoin_core::state::Recovery;
 use rejoin_core::{Generation, SessionId};
 
 use super::index::Entry;
 use super::journal::Key;
 use super::slot::{Session, Slot};
+use crate::account::Counted;
 use crate::contract::Parked;
 
 /// What becomes of sessions that are taken over. Doing it twice is as doing it once.
@@ -35,8 +36,9 @@ pub(super) struct Taken {
     /// The generation whose client was attached, if one was.
     pub(super) was_attached: Option<Generation>,
     pub(super) events: usize,
-    /// Bytes of them.
-    pub(super) buffered: u64,
+    /// What it counts, and for whom.
+    pub(super) counted: Counted,
+    pub(super) about: Arc<About>,
     /// How many message ids it remembers.
     pub(super) ids: usize,
 }
@@ -54,7 +56,8 @@ impl TakeOver<'_> {
         let session = &mut *slot.lock_packed();
         let was_attached = self.park(session);
         session.counted = session.state.vitals.status == Status::Active;
-        session.buffered = session.held_bytes();
+        let counted = session.counts();
+        session.in_account = counted;
         let state = &session.state;
         let id = state.about.id.clone();
         let entry = Entry::new(&id, &slot, session.due());
@@ -66,7 +69,8 @@ impl TakeOver<'_> {
             unnoted_from: session.unnoted_from,
             was_attached,
             events: session.packed().map_or(state.out.len(), |packed| packed.len()),
-            buffered: session.buffered,
+            counted,
+            about: Arc::clone(&state.about),
             ids: state.ids(),
         };
         (taken, entry)

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests are tests too")]
 
+mod accounts;
 mod answers;
 mod bounds;
 mod damage;

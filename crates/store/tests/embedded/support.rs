@@ -49,6 +49,7 @@ pub(crate) fn options(directory: &Path) -> Options {
         directory: directory.to_path_buf(),
         bounds: LogBounds::default(),
         max_buffered_bytes: u64::MAX,
+        max_bytes_per_principal: u64::MAX,
         audit_max: 1_000,
         memory_bytes: 256 * 1024 * 1024,
         recovery: Recovery { now: at(1_000), keep_for: HOUR, longest: 1000 * HOUR },
