@@ -85,6 +85,11 @@ async fn an_id_that_a_client_chooses_is_ignored_unless_that_is_allowed() {
         "short",
         long.as_str(),
         "no/slashes/in/a/session/id",
+        // Those that only the server makes.
+        "stateless~of-a-client-without-sessions",
+        "stateless-0123456789012345678901234567890123456789",
+        "name~of-somebody-else~the-name",
+        "origin~of-a-session-elsewhere",
         "ünïcödé-is-not-for-ids-here",
     ] {
         client.send(json!({ "event": "user.create_session", "session_id": wrong })).await;
@@ -116,4 +121,46 @@ async fn one_principal_can_not_use_up_the_sessions_of_another() {
     alice.send(json!({ "event": "user.create_session" })).await;
     alice.error("SERVER_BUSY").await;
     server.connect_as("bob").await.create().await;
+}
+
+#[tokio::test]
+async fn a_name_is_a_session_of_each_principal_that_administrators_tell_apart() {
+    let (name, flags) = ("the-name-that-both-of-us-like", ["--client-session-ids=true"]);
+    let admin = "[[api_keys]]\nname = \"admin\"\nadmin = true\nkey_sha256 = \"HASH\"\n";
+    let admin = admin.replace("HASH", &Server::key_hash("admin"));
+    let keys = Server::api_keys(&["alice", "bob"]) + &admin;
+    let server = Server::start_with(&flags, &keys, &[]).await;
+    for (who, count) in [("alice", 1), ("bob", 2)] {
+        let mut client = server.connect_as(who).await;
+        client.send(json!({ "event": "user.create_session", "session_id": name })).await;
+        let created = client.next().await;
+        assert_eq!(
+            (&created["session_id"], &created["content"]["session_id"]),
+            (&json!(name), &json!(name))
+        );
+        let thoughts = client.thoughts(name, count).await;
+        assert!(thoughts.iter().all(|thought| thought["session_id"] == name));
+        let exported = client.export(name, json!({})).await;
+        assert_eq!(exported["metadata"]["session_state"]["session_id"], name);
+    }
+    let seen = |who: &'static str, path: String| server.get_as(who, path);
+    for (who, last_seq) in [("alice", 1), ("bob", 2)] {
+        let record = seen(who, format!("/api/sessions/{name}")).await;
+        assert_eq!((&record["session_id"], &record["last_seq"]), (&json!(name), &json!(last_seq)));
+        let events = seen(who, format!("/api/sessions/{name}/events?after=0")).await;
+        assert_eq!(events["events"][0]["session_id"], name);
+    }
+    let listed = seen("admin", "/api/sessions".into()).await;
+    let ids: Vec<String> = listed["sessions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|record| text(&record["session_id"]))
+        .collect();
+    assert_eq!(ids.len(), 2);
+    assert_ne!(ids[0], ids[1]);
+    for id in ids {
+        assert!(id.starts_with("name~") && id.ends_with(name), "{id}");
+        assert_eq!(seen("admin", format!("/api/sessions/{id}")).await["session_id"], id.as_str());
+    }
 }

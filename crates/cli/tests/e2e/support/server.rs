@@ -34,13 +34,15 @@ impl Server {
     /// The settings that give these their API keys.
     pub(crate) fn api_keys(names: &[&str]) -> String {
         let block = |name: &&str| {
-            let hash: String = Sha256::digest(format!("key-{name}"))
-                .iter()
-                .map(|byte| format!("{byte:02x}"))
-                .collect();
+            let hash = Self::key_hash(name);
             format!("[[api_keys]]\nname = \"{name}\"\npublish = true\nkey_sha256 = \"{hash}\"\n")
         };
         names.iter().map(block).collect()
+    }
+
+    /// The hash of the API key `key-NAME`.
+    pub(crate) fn key_hash(name: &str) -> String {
+        Sha256::digest(format!("key-{name}")).iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// Where its data is.
@@ -143,10 +145,23 @@ impl Server {
     }
 
     async fn ask(&self, method: &str, path: &str, body: &str) -> String {
+        self.ask_with("", method, path, body).await
+    }
+
+    /// What a path shows to somebody with an API key.
+    pub(crate) async fn get_as(&self, name: &str, path: String) -> Value {
+        let header = format!("X-API-Key: key-{name}\r\n");
+        let answer = self.ask_with(&header, "GET", &path, "").await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+        serde_json::from_str(body).unwrap()
+    }
+
+    async fn ask_with(&self, header: &str, method: &str, path: &str, body: &str) -> String {
         let asking = async {
             let mut stream = TcpStream::connect(self.address()).await.unwrap();
             let request = format!(
-                "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+                "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{header}\
                  Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
                 body.len()
             );

@@ -1,6 +1,7 @@
 //! The schemas of what is taken and answered.
 
 use rejoin_core::codes::{ErrorCode, Reason};
+use rejoin_core::limits::{MAX_ID_CHARS, NAMED_ID_EXTRA_CHARS};
 use serde_json::{Map, Value, json};
 
 use super::looking;
@@ -10,9 +11,10 @@ pub(super) fn named(name: &str) -> Value {
     json!({ "$ref": format!("#/components/schemas/{name}") })
 }
 
-/// The id of a session or a message.
+/// The id of a session, or the name that its client chose.
 pub(super) fn id() -> Value {
-    json!({ "type": "string", "pattern": r"^[A-Za-z0-9._~-]{1,128}$" })
+    let longest = MAX_ID_CHARS + NAMED_ID_EXTRA_CHARS;
+    json!({ "type": "string", "pattern": format!("^[A-Za-z0-9._~-]{{1,{longest}}}$") })
 }
 
 /// The id of a message: whatever its sender likes.
