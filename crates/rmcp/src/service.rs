@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
-use http_body::Body;
+use http_body::{Body, Frame};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full};
 use rejoin::core::Principal;
@@ -20,10 +20,22 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use crate::call::{Refusal, calling};
 use crate::error::ManagerError;
 use crate::left_over::MayRunAgain;
+use crate::limits::STAY_AWAY;
 use crate::manager::DurableSessionManager;
 
 /// The header that names a session.
 const SESSION_ID: &str = "mcp-session-id";
+
+/// Where web pages may come from if nobody says otherwise: a page of a stranger, in a browser on this machine, could
+/// speak to this server in the name of its user.
+const LOOPBACK_ORIGINS: [&str; 6] = [
+    "http://localhost:*",
+    "http://127.0.0.1:*",
+    "http://[::1]:*",
+    "https://localhost:*",
+    "https://127.0.0.1:*",
+    "https://[::1]:*",
+];
 
 /// An MCP server over Streamable HTTP whose sessions survive. See [`service`].
 pub struct Service<S> {
@@ -35,7 +47,8 @@ pub struct Service<S> {
 ///
 /// `factory` makes a handler for each session, and again for a session that goes on after a restart; such a
 /// handler is told by rmcp's `SessionRestoreMarker` in the request's extensions. Of `config`, `session_store` and
-/// `sse_retry` are not used: they are the manager's.
+/// `sse_retry` are not used: they are the manager's. If `allowed_origins` is empty, requests of web pages are
+/// accepted from this machine only: any other `Origin` is rejected with 403.
 ///
 /// A layer in front that knows who is calling puts a [`Principal`] into the request's extensions; a session is
 /// then nobody's but its owner's. Without one all sessions belong to everybody who knows their id, as rmcp has it.
@@ -66,6 +79,9 @@ pub fn service<S: ServerHandler + Send + 'static>(
     let _ = manager.may_run_again.set(may_run_again); // of several services the first counts
     config.session_store = Some(Arc::new(manager.session_store()));
     config.sse_retry = None; // the manager begins streams, with ids that can be resumed from
+    if config.allowed_origins.is_empty() {
+        config.allowed_origins = LOOPBACK_ORIGINS.map(str::to_owned).to_vec();
+    }
     let inner = StreamableHttpService::new(move || factory(), Arc::clone(&manager), config);
     Service { inner, manager }
 }
@@ -119,7 +135,7 @@ impl<S: ServerHandler + Send + 'static> Service<S> {
             return answer(&refusal);
         }
         match calling(principal, self.inner.handle(request)).await {
-            (answer, None) => answer,
+            (answer, None) => answer.map(|body| body.map_frame(without_empty_data).boxed()),
             (_, Some(refusal)) => answer(&refusal),
         }
     }
@@ -140,6 +156,26 @@ impl<S: ServerHandler + Send + 'static> Service<S> {
             }
         }
     }
+}
+
+/// rmcp writes empty data beside everything that is no message. What tells a client to stay away stands alone: clients
+/// of older revisions take empty data for a broken message, and without it they come back and fight for the stream.
+fn without_empty_data(frame: Frame<Bytes>) -> Frame<Bytes> {
+    let alone = || Bytes::from(format!("retry: {}\n\n", STAY_AWAY.as_millis()));
+    frame.map_data(|data| if says_stay_away(&data) { alone() } else { data })
+}
+
+fn says_stay_away(event: &[u8]) -> bool {
+    let stay_away = STAY_AWAY.as_millis().to_string();
+    let Ok(text) = std::str::from_utf8(event) else { return false };
+    let lines = text.lines().filter(|line| !line.is_empty());
+    let mut fields = lines.map(|line| line.split_once(':').unwrap_or((line, "")));
+    let mut retries = false;
+    fields.all(|(name, value)| {
+        retries |= name == "retry";
+        (name == "retry" && value.trim() == stay_away)
+            || (name == "data" && value.trim().is_empty())
+    }) && retries
 }
 
 /// A refusal as HTTP and JSON-RPC say it.

@@ -17,8 +17,7 @@ pub(crate) fn events_of(
     priming: Option<ServerSseMessage>,
     first: Option<Next>,
 ) -> impl Stream<Item = ServerSseMessage> + Send + Sync + 'static {
-    let primed = priming.is_some();
-    let mut sending = Sending { feed, ready: priming.into_iter().collect(), primed, more: true };
+    let mut sending = Sending { feed, ready: priming.into_iter().collect(), more: true };
     if let Some(first) = first {
         sending.take(first);
     }
@@ -29,7 +28,6 @@ struct Sending {
     feed: Feed,
     /// What was read and not yet taken.
     ready: VecDeque<ServerSseMessage>,
-    primed: bool,
     more: bool,
 }
 
@@ -53,8 +51,7 @@ impl Sending {
             Next::Quiet => {} // rmcp says something by itself
             Next::Replaced => {
                 self.more = false;
-                let stay_away = Some(ServerSseMessage::retry(STAY_AWAY));
-                self.ready.extend(stay_away.filter(|_| self.primed));
+                self.ready.push_back(ServerSseMessage::retry(STAY_AWAY));
             }
             Next::End => self.more = false,
         }

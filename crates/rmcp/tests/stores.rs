@@ -27,7 +27,7 @@ fn server(store: &Arc<dyn Store>) -> (Local, Sessions) {
     let mut config = StreamableHttpServerConfig::default();
     config.session_store = Some(Arc::new(DurableSessionStore::new(sessions.clone())));
     let service = StreamableHttpService::new(Tools::factory(), manager, config);
-    (Http { service, principal: None }, sessions)
+    (Http { service, principal: None, header: None }, sessions)
 }
 
 fn memory() -> Arc<dyn Store> {

@@ -26,7 +26,7 @@ type Local = Http<StreamableHttpService<Tools, LocalSessionManager>>;
 fn local() -> Local {
     let config = StreamableHttpServerConfig::default();
     let service = StreamableHttpService::new(Tools::factory(), Arc::default(), config);
-    Http { service, principal: None }
+    Http { service, principal: None, header: None }
 }
 
 /// The steps that a stream reports before its answer.
@@ -158,7 +158,7 @@ async fn a_session_that_never_begins_leaves_nothing_behind() {
     let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {},
         "clientInfo": { "name": "a test", "version": "1" } });
     let hello = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
-    let http = Http { service, principal: None };
+    let http = Http { service, principal: None, header: None };
     let answer = http.ask(Method::POST, None, None, Some(hello)).await;
     assert_eq!(Events::of(answer).result().await["error"]["message"], "not today");
     let store = manager.sessions().store();
@@ -180,6 +180,51 @@ async fn clients_of_older_revisions_get_no_empty_events() {
     let mut events = world.http.call(&session, 1, "work", json!({})).await;
     let first = events.next().await.unwrap();
     assert!(first.message.is_none() && first.id.is_some(), "{first:?}");
+}
+
+/// The older one is told to stay away, so that the two never take the stream from each other in turn.
+#[tokio::test]
+async fn of_two_streams_of_one_session_the_newer_wins_and_the_older_stays_away() {
+    let world = World::new(|builder| builder);
+    for revision in ["2025-06-18", "2025-11-25"] {
+        let session = world.http.begin_as(revision).await;
+        let older = world.http.listen(&session).await;
+        common::until("it is read", async || world.is_attached(&session).await).await;
+        let mut newer = world.http.listen(&session).await;
+        let told = older.rest().await;
+        assert!(told.ends_with("retry: 3600000\n\n"), "{revision}: {told:?}");
+        assert!(!told.contains("data: \nretry") && !told.contains("3600000\ndata"), "{told:?}");
+        world.http.call(&session, 1, "announce", json!({})).await.result().await;
+        let message = newer.message().await.message.unwrap();
+        assert_eq!(message["method"], "notifications/tools/list_changed", "{revision}");
+    }
+}
+
+#[tokio::test]
+async fn a_page_of_a_stranger_is_not_served() {
+    let world = World::new(|builder| builder);
+    let session = world.http.begin().await;
+    let list = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/list" });
+    let names = [
+        ("origin", "http://evil.example", false),
+        ("origin", "null", false),
+        ("origin", "http://localhost.evil.example:3000", false),
+        ("host", "evil.example", false),
+        ("origin", "http://localhost:6274", true),
+        ("origin", "https://[::1]:1", true),
+    ];
+    for (name, value, served) in names {
+        let http = world.http.with_header(name, value);
+        let post = http.post(&session, list.clone()).await.status();
+        let expected = if served { StatusCode::OK } else { StatusCode::FORBIDDEN };
+        assert_eq!(post, expected, "{name}: {value}");
+        if !served {
+            let get = http.ask(Method::GET, Some(&session), None, None).await;
+            let delete = http.ask(Method::DELETE, Some(&session), None, None).await;
+            assert_eq!((get.status(), delete.status()), (expected, expected), "{name}: {value}");
+        }
+    }
+    assert!(world.is_alive(&session).await);
 }
 
 #[tokio::test]

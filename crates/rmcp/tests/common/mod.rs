@@ -96,7 +96,7 @@ impl World {
         let manager = Arc::new(manager);
         let config = rmcp::transport::StreamableHttpServerConfig::default();
         let service = rejoin_rmcp::service(Tools::factory(), Arc::clone(&manager), config);
-        Self { manager, http: Http { service, principal: None } }
+        Self { manager, http: Http { service, principal: None, header: None } }
     }
 
     pub(crate) async fn record(&self, session: &str) -> Option<Record> {
@@ -118,6 +118,8 @@ impl World {
 pub(crate) struct Http<S> {
     pub(crate) service: S,
     pub(crate) principal: Option<Principal>,
+    /// A header that every request has.
+    pub(crate) header: Option<(&'static str, &'static str)>,
 }
 
 impl<S> Http<S>
@@ -126,7 +128,12 @@ where
 {
     /// The same for somebody else.
     pub(crate) fn of(&self, principal: &str) -> Self {
-        Self { service: self.service.clone(), principal: Some(Principal::new(principal)) }
+        Self { principal: Some(Principal::new(principal)), ..self.clone() }
+    }
+
+    /// The same with this header in place of its own.
+    pub(crate) fn with_header(&self, name: &'static str, value: &'static str) -> Self {
+        Self { header: Some((name, value)), ..self.clone() }
     }
 
     pub(crate) async fn ask(
@@ -148,6 +155,12 @@ where
         }
         if let Some(principal) = &self.principal {
             request = request.extension(principal.clone());
+        }
+        if let Some((name, value)) = self.header {
+            request.headers_mut().unwrap().insert(name, value.parse().unwrap());
+            if name == "host" {
+                request = request.uri(format!("http://{value}/mcp"));
+            }
         }
         let body = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
         self.service.clone().call(request.body(Full::new(body)).unwrap()).await.unwrap()
@@ -241,6 +254,14 @@ impl Events {
             let frame = self.body.frame().await?.unwrap();
             self.text.push_str(std::str::from_utf8(&frame.into_data().unwrap()).unwrap());
         }
+    }
+
+    /// All that is still to come, as it is written.
+    pub(crate) async fn rest(mut self) -> String {
+        while let Some(frame) = self.body.frame().await {
+            self.text.push_str(std::str::from_utf8(&frame.unwrap().into_data().unwrap()).unwrap());
+        }
+        self.text
     }
 
     /// The next message.
