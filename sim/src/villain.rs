@@ -128,7 +128,8 @@ pub(crate) fn replay_token(
         return;
     }
     let successor = NewToken { hash: TokenHash(random.bytes()), expires_at: now };
-    let token = TokenUse { hash, successor, generation: session.record().generation };
+    let token =
+        TokenUse { hash, successor, generation: session.record().generation, by_call: false };
     let principal = session.about.principal.clone();
     let mut copy = session.clone();
     if random.one_in(2) {

@@ -19,12 +19,13 @@
 //! | [`session`] | the state machine of a live session: what happened → what to do |
 //! | [`client`] | the same for the client's side |
 //! | [`identity`] | which store a session belongs to |
-//! | [`token`], [`keys`], [`seal`] | reconnect tokens, the key ring, sealed state |
+//! | [`token`], [`keys`], [`seal`], [`concealed`] | reconnect tokens, the key ring, sealed state, secrets that wait in a log |
 //! | [`codes`] | every error, reason and close code, in one place |
 //! | [`limits`] | every bound, in one place |
 
 pub mod client;
 pub mod codes;
+pub mod concealed;
 pub mod identity;
 pub mod ids;
 pub mod keys;

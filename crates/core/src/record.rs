@@ -88,6 +88,14 @@ impl Ending {
             Self::Closed | Self::Restored { .. } => false,
         }
     }
+
+    /// The session in which it goes on, if it does.
+    pub fn leads_to(&self) -> Option<&SessionId> {
+        match self {
+            Self::Restored { to } => Some(to),
+            Self::Closed | Self::Expired | Self::CleanedUp => None,
+        }
+    }
 }
 
 /// The right to run a session's agent.

@@ -149,6 +149,46 @@ pub fn issue(keys: &KeyRing, grant: &Grant, jti: [u8; 16], now: Timestamp) -> Is
     issue_with(keys.newest(), grant, jti, now)
 }
 
+/// What a token was made from, for whoever has to give the same token again and must not store it. Without the key
+/// nobody can make the token from it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenRecipe {
+    key: Box<str>,
+    jti: [u8; 16],
+    session_id: SessionId,
+    principal: Principal,
+    generation: Generation,
+    issued_at: Timestamp,
+    expires_at: Timestamp,
+}
+
+impl TokenRecipe {
+    /// Of a new token for `grant`, which [`TokenRecipe::make`] makes.
+    pub fn new(keys: &KeyRing, grant: &Grant, jti: [u8; 16], now: Timestamp) -> Self {
+        let Grant { session_id, principal, generation, lifetime } = grant.clone();
+        let issued_at = at_second(now.as_secs());
+        let expires_at = at_second(now.as_secs().saturating_add(seconds_rounded_up(lifetime)));
+        let key = keys.newest().id().into();
+        Self { key, jti, session_id, principal, generation, issued_at, expires_at }
+    }
+
+    /// The session that the token leads back to.
+    pub fn session_id(&self) -> &SessionId {
+        &self.session_id
+    }
+
+    /// The token, the same each time; nothing if its key was retired.
+    pub fn make(&self, keys: &KeyRing) -> Option<Issued> {
+        let grant = Grant {
+            session_id: self.session_id.clone(),
+            principal: self.principal.clone(),
+            generation: self.generation,
+            lifetime: self.expires_at.since(self.issued_at),
+        };
+        Some(issue_with(keys.by_id(&self.key)?, &grant, self.jti, self.issued_at))
+    }
+}
+
 /// What the token in `text` claims, if it may lead back to this session, or the first check it fails.
 pub fn verify(
     keys: &KeyRing,

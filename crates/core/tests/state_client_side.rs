@@ -28,7 +28,8 @@ fn token(name: &str) -> NewToken {
 /// I attach with a token.
 fn with_token(name: &str) -> Attach {
     let hash = TokenHash::of(name);
-    let token = TokenUse { hash, successor: token("next"), generation: generation(0) };
+    let token =
+        TokenUse { hash, successor: token("next"), generation: generation(0), by_call: false };
     Attach { token: Some(token), ..attach(at(1)) }
 }
 

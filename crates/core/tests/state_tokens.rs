@@ -34,7 +34,7 @@ fn session_with_tokens(names: &[&str]) -> Stored {
 
 fn token_use(name: &str, next: &str, generation: u64) -> TokenUse {
     let generation = Generation::new(generation);
-    TokenUse { hash: TokenHash::of(name), successor: token(next), generation }
+    TokenUse { hash: TokenHash::of(name), successor: token(next), generation, by_call: false }
 }
 
 /// Uses a token up, bringing a proposal for the next one.
@@ -90,6 +90,18 @@ fn the_same_token_again_later_revokes_all_tokens() {
     assert_eq!(live(&session), 0);
     assert_eq!(use_up(&mut session, "t2", "x", late), Err(TokenFault::Unknown));
     assert_eq!(use_up(&mut session, "spare", "x", late), Err(TokenFault::Unknown));
+}
+
+#[test]
+fn a_tool_call_that_is_made_again_however_late_is_no_theft_and_another_call_is() {
+    let mut session = session_with_tokens(&["t1"]);
+    let call = |name| TokenUse { by_call: true, ..token_use("t1", name, 0) };
+    let first = session.tokens.use_up(&call("this call"), at(1)).unwrap();
+    let late = at(1) + 10 * limits::TOKEN_GRACE;
+    let again = session.tokens.use_up(&call("this call"), late);
+    assert_eq!(again, Ok(UsedToken { first_use: false, ..first }));
+    assert_eq!(session.tokens.use_up(&call("another"), late), Err(TokenFault::Reused));
+    assert_eq!(live(&session), 0);
 }
 
 #[test]

@@ -191,7 +191,9 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Sets the deadline of a parked session.
     async fn keep(&self, id: &SessionId, keep: Keep) -> Result<(), Failure<Stale>>;
 
-    /// Ends a session: both logs and the snapshot are deleted, the rest is remembered for a while.
+    /// Ends a session: both logs and the snapshot are deleted, the rest is remembered for a while. One that goes on in
+    /// another session (`Ending::Restored`) is ended only if that one is active in the same step, else the answer is
+    /// `NotFound`: so whoever follows from one session to the next never comes back to where it was.
     async fn end(&self, id: &SessionId, end: End) -> Result<Record, Failure<EndRefused>>;
 
     /// Forgets an ended session whose time has come. Does nothing to any other.

@@ -37,6 +37,8 @@ pub struct MemoryStore {
     max: Bounds,
     audit_max: usize,
     inner: Mutex<Inner>,
+    /// Held while a session is ended: it may go on only in one that is not ended meanwhile.
+    ending: Mutex<()>,
     measurements: Measurements,
 }
 
@@ -56,10 +58,11 @@ impl MemoryStore {
     pub fn new(bounds: LogBounds, audit_max: usize) -> Self {
         let mut random = [0; 16];
         getrandom::fill(&mut random).expect("the operating system has random bytes");
-        let (inner, measurements) = (Mutex::default(), Measurements::default());
+        let (inner, ending) = (Mutex::default(), Mutex::default());
+        let measurements = Measurements::default();
         let max = Bounds { all: u64::MAX, of_principal: u64::MAX };
         let (identity, accounts) = (StoreIdentity::new(random), Accounts::new(max));
-        Self { identity, bounds, accounts, max, audit_max, inner, measurements }
+        Self { identity, bounds, accounts, max, audit_max, inner, ending, measurements }
     }
 
     /// With a bound for what all sessions hold together. Beyond it the events of those that need theirs
@@ -514,6 +517,13 @@ impl Store for MemoryStore {
     }
 
     async fn end(&self, id: &SessionId, end: End) -> Result<Record, Failure<EndRefused>> {
+        let _one_at_a_time = self.ending.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(to) = end.ending.leads_to() {
+            let active = |session: &SessionState<Body>| session.vitals.status == Status::Active;
+            if to == id || !self.view(to, active)?.unwrap_or(false) {
+                return Err(Failure::NotFound);
+            }
+        }
         self.change(id, None, |session| session.end(&end).map(|()| session.record()))
     }
 

@@ -110,7 +110,7 @@ impl Server {
             let next =
                 token::successor(around.keys, text, claims, generation, around.now, TOKEN_TTL);
             let successor = NewToken { hash: next.hash, expires_at: next.expires_at };
-            TokenUse { hash: TokenHash::of(text), successor, generation }
+            TokenUse { hash: TokenHash::of(text), successor, generation, by_call: false }
         });
         let attach = Attach {
             principal: end.principal.clone(),

@@ -44,6 +44,9 @@ pub struct TokenUse {
     pub successor: NewToken,
     /// That generation: part of what the successor was made from.
     pub generation: Generation,
+    /// Whether the successor stands for a tool call and is no token: such a call is made again if the server died
+    /// before it had noted what followed from it.
+    pub by_call: bool,
 }
 
 /// A token was accepted.
@@ -144,12 +147,14 @@ impl Tokens {
         }
         match self.first_use_of(&token.hash) {
             None => Err(TokenFault::Unknown),
-            Some(first) if self.reply_was_lost(&first, now) => Ok(UsedToken {
-                first_use: false,
-                used_at: first.at,
-                generation: first.generation,
-                successor: first.successor,
-            }),
+            Some(first) if self.reply_was_lost(&first, now) || is_same_call(&first, token) => {
+                Ok(UsedToken {
+                    first_use: false,
+                    used_at: first.at,
+                    generation: first.generation,
+                    successor: first.successor,
+                })
+            }
             Some(_) => {
                 self.live.clear();
                 Err(TokenFault::Reused)
@@ -199,6 +204,11 @@ impl Tokens {
     fn first_use_of(&self, hash: &TokenHash) -> Option<TokenUsed> {
         self.used.iter().find(|(known, _)| known.hash == *hash).map(|(_, used)| *used)
     }
+}
+
+/// Whether a tool call that used a token is made again.
+fn is_same_call(first: &TokenUsed, again: &TokenUse) -> bool {
+    again.by_call && first.successor.hash == again.successor.hash
 }
 
 impl<B> SessionState<B> {

@@ -68,6 +68,16 @@ fn forge_claims(claims: &Value) -> String {
 }
 
 #[test]
+fn a_recipe_makes_the_same_token_each_time_and_is_none() {
+    let recipe = TokenRecipe::new(&ring(&[OLD]), &grant(), [7; 16], NOW);
+    let text = serde_json::to_string(&recipe).unwrap();
+    let again: TokenRecipe = serde_json::from_str(&text).unwrap();
+    assert_eq!(again.make(&ring(&[NEW, OLD])), Some(issued()), "also after a rotation");
+    assert_eq!(again.make(&ring(&[NEW])), None);
+    assert!(!text.contains("eyJ") && !text.contains(issued().token.as_str()));
+}
+
+#[test]
 fn a_token_says_what_was_granted_in_whole_seconds() {
     let issued = issued();
     let claims = judge(issued.token.as_str()).unwrap();

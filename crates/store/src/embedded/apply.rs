@@ -42,6 +42,11 @@ impl Tables {
         key
     }
 
+    fn is_active(&self, id: &SessionId) -> bool {
+        let active = |slot: &Arc<Slot>| slot.lock().state.vitals.status == Status::Active;
+        self.by_id.get(id).is_some_and(active)
+    }
+
     /// The row of a session is going to be deleted.
     fn delete_row(&mut self, session: &mut Session, batch: &mut Batch) {
         if let Some(sum) = session.row_sum.take() {
@@ -144,8 +149,9 @@ impl Papers {
     }
 
     fn change(&mut self, slot: Option<Arc<Slot>>, change: Change) -> Answer {
-        let Change { touches, settle_at, apply } = change;
-        let Some(slot) = &slot else { return apply(None).1 };
+        let Change { beside, touches, settle_at, apply } = change;
+        let stands_alone = beside.is_none_or(|beside| self.tables.is_active(&beside));
+        let Some(slot) = slot.as_ref().filter(|_| stands_alone) else { return apply(None).1 };
         let session = &mut *slot.lock();
         self.batch.touch(slot, session, touches);
         let remembered = session.state.ids();

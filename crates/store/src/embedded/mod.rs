@@ -152,6 +152,22 @@ impl EmbeddedStore {
         T: Send + 'static,
         R: Send + 'static,
     {
+        self.change_beside(id, None, touches, settle_at, change).await
+    }
+
+    /// The same while another session, if one is given, is active.
+    async fn change_beside<T, R>(
+        &self,
+        id: &SessionId,
+        beside: Option<SessionId>,
+        touches: Touches,
+        settle_at: Option<Timestamp>,
+        change: impl FnOnce(&mut SessionState<Piece>) -> (Trace, Result<T, R>) + Send + 'static,
+    ) -> Result<T, Failure<R>>
+    where
+        T: Send + 'static,
+        R: Send + 'static,
+    {
         let id = id.clone();
         self.ask(|reply| {
             let apply = Box::new(move |session: Option<&mut SessionState<Piece>>| {
@@ -161,7 +177,7 @@ impl EmbeddedStore {
                 let (trace, outcome) = change(session);
                 (trace, Answer::new(reply, outcome.map_err(Failure::Refused)))
             });
-            Request::Change(id, Change { touches, settle_at, apply })
+            Request::Change(id, Change { beside, touches, settle_at, apply })
         })
         .await
     }
@@ -450,7 +466,11 @@ impl Store for EmbeddedStore {
     }
 
     async fn end(&self, id: &SessionId, end: End) -> Result<Record, Failure<EndRefused>> {
-        self.change(id, Touches::Everything, None, move |session| {
+        let beside = end.ending.leads_to().cloned();
+        if beside.as_ref() == Some(id) {
+            return Err(Failure::NotFound);
+        }
+        self.change_beside(id, beside, Touches::Everything, None, move |session| {
             row_if_ok(session.end(&end).map(|()| session.record()))
         })
         .await

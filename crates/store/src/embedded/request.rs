@@ -40,6 +40,8 @@ pub(super) struct Entering {
 
 /// A change of one session that writes nothing to its logs.
 pub(super) struct Change {
+    /// A session that must be active, or this one counts as unknown.
+    pub(super) beside: Option<SessionId>,
     /// What it does to what readers see.
     pub(super) touches: Touches,
     /// As of when the out log is trimmed afterwards.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rejoin_core::record::{Ending, Status};
 use rejoin_core::state::{Ack, Append, End, EndRefused, Keep, Renew, Stale};
-use rejoin_core::{Generation, InSeq, Seq};
+use rejoin_core::{Generation, InSeq, Seq, SessionId};
 
 use super::World;
 use super::world::{A_MOMENT, KEEP, REMEMBER, ann, refusal, session_id};
@@ -84,6 +84,24 @@ pub async fn a_session_that_expires_does_so_only_when_its_time_has_come(mut worl
     world.wait(A_MOMENT);
     let ended = world.store.end(&id, End { now: world.now, ..expire }).await.unwrap();
     assert!(!ended.is_active());
+}
+
+/// So nobody who follows from one session to the next ever comes back to where it was.
+pub async fn a_session_goes_on_only_in_one_that_is_active(world: World) {
+    let ids = [world.session().await, world.session().await, world.session().await];
+    let into = |to: &SessionId| world.ending(Ending::Restored { to: to.clone() });
+    let [a, b, c] = &ids;
+    assert_eq!(world.store.end(a, into(a)).await.err(), Some(Failure::NotFound));
+    let unknown = session_id("sess_unknown");
+    assert_eq!(world.store.end(a, into(&unknown)).await.err(), Some(Failure::NotFound));
+    let (one, other) = tokio::join!(world.store.end(a, into(b)), world.store.end(b, into(a)));
+    assert_eq!(u8::from(one.is_ok()) + u8::from(other.is_ok()), 1, "{one:?} {other:?}");
+    let (left, stays) = if one.is_ok() { (a, b) } else { (b, a) };
+    assert!(world.record(stays).await.is_active());
+    assert_eq!(world.store.end(stays, into(left)).await.err(), Some(Failure::NotFound));
+    world.store.end(stays, into(c)).await.unwrap();
+    assert_eq!(world.store.end(c, into(left)).await.err(), Some(Failure::NotFound));
+    assert!(world.record(c).await.is_active());
 }
 
 pub async fn keeping_sets_the_deadline_of_a_parked_session(mut world: World) {

@@ -255,6 +255,7 @@ suite! {
             a_clean_up_leaves_a_session_alone_that_a_client_came_back_to,
             a_session_that_expires_does_so_only_when_its_time_has_come,
             keeping_sets_the_deadline_of_a_parked_session,
+            a_session_goes_on_only_in_one_that_is_active,
             keeping_an_older_generation_does_nothing,
             a_session_is_forgotten_only_after_its_time,
             a_session_that_goes_on_is_not_forgotten,

@@ -208,7 +208,7 @@ impl World {
     /// The use of a token that another one follows.
     pub(super) fn using(&self, word: &str, successor: &str) -> TokenUse {
         let (hash, successor) = (TokenHash::of(word), self.token(successor));
-        TokenUse { hash, successor, generation: Generation::ZERO }
+        TokenUse { hash, successor, generation: Generation::ZERO, by_call: false }
     }
 
     /// Ann attaching with a token that another one follows.

@@ -164,6 +164,7 @@ impl World {
                     hash: some_token(self.dice.below(5), now).hash,
                     successor: some_token(5 + self.dice.below(5), now),
                     generation,
+                    by_call: self.dice.one_in(4),
                 };
                 let principal = Principal::anonymous();
                 let renew = Renew { principal, token, keep_for: HOUR, now };
