@@ -164,9 +164,10 @@ fn server_settings(settings: &Settings) -> ServerSettings {
             settings::Takeover::Reject => Takeover::Reject,
         },
         state_ttl: settings.state_ttl,
-        agent_idle_ttl: agents::idle_ttl(settings).unwrap_or_default(),
+        agent_idle_ttl: agents::detached_ttl(settings),
         attended_idle_ttl: agents::idle_ttl(settings),
         mcp_idle_ttl: settings.child_idle_ttl,
+        mcp_detached_ttl: agents::mcp_detached_ttl(settings),
         stay_awake: settings.stay_awake.unwrap_or_else(may_stay_awake),
     }
 }

@@ -30,7 +30,7 @@ use crate::hook::Lifecycle;
 use crate::mcp::Hubs;
 use crate::metrics::Metrics;
 use crate::series::Sample;
-use crate::service::WeakService;
+use crate::service::{Service, WeakService};
 use crate::shared::Shared;
 use crate::timeline::{Happening, Moment, Return};
 use crate::watch::Watch;
@@ -296,6 +296,11 @@ impl Sessions {
         if self.shared.service.set(service).is_ok() {
             self.shared.tasks.spawn(series::run(Arc::clone(&self.shared)));
         }
+    }
+
+    /// Who serves them, if somebody does.
+    pub(crate) fn service(&self) -> Option<Service> {
+        self.shared.service.get().and_then(WeakService::upgrade)
     }
 
     /// What is known in this process of MCP sessions.

@@ -8,7 +8,8 @@ use std::fs;
 
 use common::mcp_client::{Client, in_haste, kept_in, serve, serve_on};
 use common::until;
-use common::web::Web;
+use common::web::{Setup, Web};
+use rejoin::ServerSettings;
 use rejoin::mcp::Gateway;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -311,4 +312,61 @@ async fn a_command_that_does_not_run_is_an_error_of_the_first_request() {
     let mut hello = Client::hello(&web).await;
     let (code, reason) = in_haste(hello.error()).await;
     assert_eq!((code, &*reason), (-32052, "upstream_unavailable"));
+}
+
+/// The texts of a tool's result.
+async fn texts(client: &Client, id: u64, tool: &str, arguments: Value) -> Vec<String> {
+    let answer = client.call(id, tool, arguments).await.answer().await;
+    let content = answer["result"]["content"].as_array().unwrap();
+    content.iter().map(|block| block["text"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn the_first_result_after_a_restart_says_so_where_a_model_reads_and_the_next_does_not() {
+    let server = Server::new();
+    let (_web, client) = server.begin().await;
+    assert_eq!(texts(&client, 1, "poke", json!({})).await, ["server 1"], "nothing was lost");
+    client.call(2, "poke", die_until(2)).await.error().await; // an error has no content
+    let told = texts(&client, 3, "poke", json!({})).await;
+    assert_eq!(told[0], "server 2", "programs read the first block");
+    assert!(told.len() == 2 && told[1].contains("was restarted"), "{told:?}");
+    assert_eq!(texts(&client, 4, "poke", json!({})).await, ["server 2"], "once");
+    client.call(5, "poke", die_until(3)).await.error().await;
+    assert_eq!(texts(&client, 6, "poke", json!({})).await.len(), 2, "and after each restart");
+}
+
+#[tokio::test]
+async fn whoever_does_not_want_it_is_not_told_of_restarts() {
+    let server = Server::new();
+    let web = serve(server.gateway().tell_restarts(false)).await;
+    let client = Client::begin(&web).await;
+    client.call(1, "poke", die_until(2)).await.error().await;
+    assert_eq!(texts(&client, 2, "poke", json!({})).await, ["server 2"]);
+}
+
+/// One-shot clients leave their servers behind: these go soon, and those of clients that are there stay.
+#[tokio::test]
+async fn a_server_whose_client_has_left_goes_sooner_than_one_whose_client_is_there() {
+    let server = Server::new();
+    let sessions = ServerSettings {
+        mcp_detached_ttl: std::time::Duration::from_millis(50),
+        ..ServerSettings::default()
+    };
+    let web = Setup { sessions, mcp: Some(server.gateway()), ..Setup::open() }.start().await;
+    let stays = Client::begin(&web).await;
+    let _listening = stays.listen().await;
+    let one_shot = Client::begin(&web).await;
+    let first = texts(&one_shot, 1, "poke", json!({})).await.remove(0);
+    let kept = texts(&stays, 1, "poke", json!({})).await.remove(0);
+    let id = rejoin::core::SessionId::parse(&one_shot.session).unwrap();
+    let attached = async || web.store.session(&id).await.unwrap().unwrap().attached.is_some();
+    until(async || !attached().await).await;
+    until(async || {
+        let lease = web.store.session(&id).await.unwrap().unwrap().lease;
+        lease.is_none() // its server has gone, so nobody works for it
+    })
+    .await;
+    let again = texts(&one_shot, 2, "poke", json!({})).await;
+    assert!(again[0] != first && again.len() == 2, "{again:?}");
+    assert_eq!(texts(&stays, 2, "poke", json!({})).await, [kept]);
 }

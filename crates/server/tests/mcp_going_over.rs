@@ -5,6 +5,8 @@
 
 mod common;
 
+use std::time::Duration;
+
 use common::going_over::{
     KEEP_ALIVE, NEWEST, REVISION, call, call_and_leave, failed, in_head, reconnect, reconnecting,
     said, serve, token, until_left, waiting,
@@ -12,6 +14,8 @@ use common::going_over::{
 use common::http::{Request, Stream};
 use common::mcp::{Peer, posting, request, until_covered};
 use common::web::word;
+use rejoin::core::state::{NewToken, Renew, TokenUse};
+use rejoin::core::token::TokenHash;
 use serde_json::json;
 
 #[tokio::test]
@@ -224,4 +228,61 @@ async fn a_result_of_which_a_client_has_taken_only_a_part_waits() {
     drop(stream);
     let peer = Peer::begin_as(&web, NEWEST, Some("alice")).await;
     assert_eq!(waiting(&reconnect(&peer, 1, &lost.session, &token).await), [2]);
+}
+
+/// Whichever comes first, one of the two goes on, both clients have it, and no stream runs in circles.
+#[tokio::test]
+async fn two_clients_that_go_over_to_each_others_session_meet_in_one_of_them() {
+    let web = serve().await;
+    for _ in 0..20 {
+        let one = Peer::begin_as(&web, NEWEST, Some("alice")).await;
+        let other = Peer::begin_as(&web, NEWEST, Some("alice")).await;
+        let tokens = [token(&one).await, token(&other).await];
+        let (first, second) = tokio::join!(
+            reconnect(&one, 2, &other.session, &tokens[1]),
+            reconnect(&other, 2, &one.session, &tokens[0]),
+        );
+        let went = [&first, &second].map(|told| told["success"] == true);
+        assert!(went.contains(&true), "{first} {second}");
+        let (recalled, again) =
+            tokio::join!(call(&one, 3, "recall", json!({})), call(&other, 4, "recall", json!({})),);
+        assert!(recalled["content"].is_array() && again["content"].is_array(), "{first} {second}");
+        let mut active = 0;
+        for peer in [&one, &other] {
+            let id = rejoin::core::SessionId::parse(&peer.session).unwrap();
+            active += usize::from(web.store.session(&id).await.unwrap().unwrap().is_active());
+        }
+        assert_eq!(active, if went == [true, true] { active } else { 1 });
+        assert!(active >= 1, "one of them goes on");
+    }
+}
+
+/// As if the server had died after the token was used and before the call was answered, and came back a minute later.
+#[tokio::test]
+async fn a_call_to_go_over_that_is_made_again_after_a_crash_is_no_theft() {
+    let web = serve().await;
+    let lost = Peer::begin_as(&web, NEWEST, Some("alice")).await;
+    let token = token(&lost).await;
+    let peer = Peer::begin_as(&web, NEWEST, Some("alice")).await;
+    let used = |in_seq: u64| {
+        let call = format!("{token}\n{}\n{in_seq}", peer.session);
+        let expires_at = web.service.now() + Duration::from_secs(600);
+        let successor = NewToken { hash: TokenHash::of(&call), expires_at };
+        let generation = rejoin::core::Generation::ZERO;
+        TokenUse { hash: TokenHash::of(&token), successor, generation, by_call: true }
+    };
+    let next = in_head(&web, &peer.session).await + 1;
+    let renew = Renew {
+        principal: rejoin::core::Principal::new("alice"),
+        token: used(next),
+        keep_for: Duration::from_secs(600),
+        now: web.service.now() - Duration::from_secs(60),
+    };
+    let id = rejoin::core::SessionId::parse(&lost.session).unwrap();
+    web.store.renew(&id, renew).await.unwrap();
+    let told = reconnect(&peer, 2, &lost.session, &token).await;
+    assert_eq!((&told["success"], &told["reconnect_count"]), (&json!(true), &json!(1)), "{told}");
+    let thief = Peer::begin_as(&web, NEWEST, Some("alice")).await;
+    let told = reconnect(&thief, 2, &lost.session, &token).await;
+    assert_eq!(told, failed("token_reused"), "another call is another matter");
 }

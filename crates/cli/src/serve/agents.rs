@@ -29,6 +29,7 @@ fn add_gateway(builder: Builder, config: &Config) -> Result<Builder> {
         .max_children_per_principal(config.max_children_per_principal())
         .max_bytes(usize::try_from(settings.max_mcp_bytes).unwrap_or(usize::MAX))
         .trust_annotations(settings.trust_annotations)
+        .tell_restarts(settings.tell_restarts)
         .session_tools(settings.session_tools || settings.mcp.is_none());
     Ok(builder.mcp(gateway))
 }
@@ -50,12 +51,26 @@ fn add_agent(builder: Builder, config: &Config) -> Result<Builder> {
     })
 }
 
-/// How long an agent without work is kept, with a client or without: a child has a memory worth
-/// keeping, and takes a place. Nothing for one that costs nothing: it goes with its client.
+/// How long an agent without work is kept while a client is there: a child has a memory worth keeping, and
+/// takes a place. Nothing for one that costs nothing: it goes with its client.
 pub(crate) fn idle_ttl(settings: &Settings) -> Option<Duration> {
     match &settings.agent {
         Some(Program::Command(_)) => Some(settings.child_idle_ttl),
         Some(Program::Http(_)) | None => None,
+    }
+}
+
+/// How long an agent without work is kept when its client has left.
+pub(crate) fn detached_ttl(settings: &Settings) -> Duration {
+    idle_ttl(settings).map(|ttl| ttl.min(settings.child_detached_ttl)).unwrap_or_default()
+}
+
+/// The same for what is behind `/mcp`. A server that is no child of ours takes no place here, and what it
+/// remembers is given up with its session.
+pub(crate) fn mcp_detached_ttl(settings: &Settings) -> Duration {
+    match &settings.mcp {
+        Some(Program::Command(_)) => settings.child_detached_ttl,
+        Some(Program::Http(_)) | None => settings.child_idle_ttl,
     }
 }
 

@@ -147,8 +147,11 @@ settings! {
     agent: Maybe<Program> = Absent("a built-in example");
     /// The MCP server: a command, run once for each session, or the URL of a Streamable HTTP server.
     mcp: Maybe<Program> = Absent("a built-in example");
-    /// How long a child process without work is kept, whether a client is attached or not.
+    /// How long a child process without work is kept while a client is attached.
     child_idle_ttl: Time = Text("1h");
+    /// How long a child process without work is kept after its client has left; no longer than
+    /// `child_idle_ttl`.
+    child_detached_ttl: Time = Text("5m");
     /// Child processes at the same time; when it is reached, idle ones are stopped.
     max_children: Count<usize> = Text("64"), at_least "1";
     /// Child processes of one principal at the same time; its other sessions wait for one of these.
@@ -196,6 +199,9 @@ settings! {
     /// Adds the tool `reconnect_session`, and tokens in results, to the MCP server behind the gateway.
     /// The built-in one always has them.
     session_tools: Switch = Text("false");
+    /// Whether the first tool result after a restart of the MCP server ends with a text that says so:
+    /// what the server kept in memory is gone, and a model reads nothing else.
+    tell_restarts: Switch = Text("true");
 }
 }
 

@@ -40,6 +40,8 @@ pub(super) struct SeatKeeper {
     not_before: Option<Timestamp>,
     /// When it must be seen whether the agent is idle, or to be let go.
     look_at: Option<Timestamp>,
+    /// Since when no client is attached.
+    alone_since: Option<Timestamp>,
     /// The agents that sat here so far. What an earlier one left in the queue is not published: its
     /// successor is doing the same work again.
     sittings: u64,
@@ -71,6 +73,7 @@ impl SeatKeeper {
             early: Vec::new(),
             not_before: None,
             look_at: None,
+            alone_since: None,
             sittings: 0,
             rests: false,
             deaths: Deaths::default(),
@@ -183,6 +186,7 @@ impl Driver {
         self.look_after_failure();
         let work = self.has_work_here();
         let company = !self.session.is_over() && !self.outlets.is_empty();
+        self.seat.alone_since = (!company).then(|| self.seat.alone_since.unwrap_or(now));
         let held_back = self.seat.not_before.is_some_and(|at| at > now);
         let wanted = work || (company && !self.seat.rests);
         let may_start = wanted && !held_back && self.seat.given_up.is_none();
@@ -215,7 +219,8 @@ impl Driver {
         let workload = self.session.workload();
         let Some(since) = agent.idle_from(workload, now) else { return agent.order(Orders::Work) };
         let kind = self.session.record().about.kind;
-        let until = self.shared.settings.idle_ttl(kind, company).map(|ttl| since + ttl);
+        let counted = since.max(self.seat.alone_since.unwrap_or(since));
+        let until = self.shared.settings.idle_ttl(kind, company).map(|ttl| counted + ttl);
         if since > now {
             agent.order(Orders::Work);
             self.seat.look_at = Some(since);

@@ -9,6 +9,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use rejoin_core::page::Body;
+use rejoin_core::token::TokenRecipe;
 use rejoin_core::{InSeq, ProcessId, Seq, SessionId};
 use rejoin_store::{Store, Unavailable};
 use serde::{Deserialize, Serialize};
@@ -154,6 +155,8 @@ pub struct Notes {
     pub fetched: Vec<Seq>,
     /// Those that it repeats: whoever fetches this one has them too.
     pub repeats: Vec<Seq>,
+    /// The reconnect token that its client is given with it.
+    pub token: Option<Box<TokenRecipe>>,
 }
 
 #[derive(Deserialize)]
@@ -174,6 +177,8 @@ struct Metadata {
     fetched: Vec<Seq>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     repeats: Vec<Seq>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    token: Option<Box<TokenRecipe>>,
 }
 
 impl<'a> Event<'a> {
@@ -190,9 +195,9 @@ impl<'a> Event<'a> {
             (Some(_), Some(_)) => "mcp.response",
             (None, Some(_)) => "mcp.message",
         };
-        let Notes { fetched, repeats } = self.notes.clone();
+        let Notes { fetched, repeats, token } = self.notes.clone();
         let (stream, answers) = (self.stream.clone(), self.answers.map(InSeq::get));
-        let metadata = Metadata { stream, answers, fetched, repeats };
+        let metadata = Metadata { stream, answers, fetched, repeats, token };
         let metadata = serde_json::to_string(&metadata).unwrap_or_default();
         let content = self.message.unwrap_or("null");
         let request = self.request.map_or_else(String::new, |text| format!(r#","request":{text}"#));
@@ -204,10 +209,10 @@ impl<'a> Event<'a> {
     /// What was stored; nothing if it is none of ours.
     pub fn from_body(body: &'a [u8]) -> Option<Self> {
         let stored: StoredEvent<'a> = serde_json::from_slice(body).ok()?;
-        let Metadata { stream, answers, fetched, repeats } = stored.metadata;
+        let Metadata { stream, answers, fetched, repeats, token } = stored.metadata;
         let (message, request) =
             (stored.content.map(RawValue::get), stored.request.map(RawValue::get));
-        let (answers, notes) = (answers.map(InSeq::new), Notes { fetched, repeats });
+        let (answers, notes) = (answers.map(InSeq::new), Notes { fetched, repeats, token });
         Some(Self { message, stream, answers, request, notes })
     }
 }
@@ -242,7 +247,8 @@ mod tests {
         );
         let again = Event::from_body(&body).unwrap();
         assert_eq!((again.message, again.answers), (event.message, event.answers));
-        let notes = Notes { fetched: vec![Seq::new(1), Seq::new(3)], repeats: vec![Seq::new(2)] };
+        let (fetched, repeats) = (vec![Seq::new(1), Seq::new(3)], vec![Seq::new(2)]);
+        let notes = Notes { fetched, repeats, token: None };
         let ended = Event { message: None, request: Some("{}"), notes: notes.clone(), ..event };
         let ended = ended.to_body();
         let ended = Event::from_body(&ended).unwrap();

@@ -12,6 +12,7 @@
 //! | `own_words.rs` | those of our own: errors, requests, notifications |
 //! | `garbled.rs` | what servers say instead |
 //! | `logged.rs` | how they stand in the two logs |
+//! | `given.rs` | reconnect tokens in results |
 //! | `hub.rs` | what the streams of a session share: presence, who reads which |
 //! | `fetched.rs` | which answers a client has fetched |
 //! | `gateway/` | between the logs and the server behind |
@@ -21,6 +22,7 @@
 mod fetched;
 mod garbled;
 mod gateway;
+pub(crate) mod given;
 mod hub;
 pub(crate) mod logged;
 pub(crate) mod members;

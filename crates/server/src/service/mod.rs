@@ -9,6 +9,7 @@
 //! | `restore.rs` | going on from a sealed state |
 //! | `state.rs` | the shape of a state, for clients and for agents |
 //! | `speak.rs` | messages, events, observers |
+//! | `mcp_tokens.rs` | tokens in the results and calls of MCP clients |
 //! | `named.rs` | sessions under names that their clients have chosen |
 //! | `streams.rs` | MCP clients, whose sessions are attached by their streams |
 //! | `denial.rs` | why not, and what the caller is told |
@@ -16,6 +17,7 @@
 
 mod denial;
 mod export;
+mod mcp_tokens;
 mod named;
 mod rate;
 mod reconnect;
@@ -44,7 +46,7 @@ pub use reconnect::{Admission, Issued, Joined, Renewal};
 pub use restore::{RestoreRequest, Restored};
 pub use speak::{Health, Observed, Place};
 pub use state::Include;
-pub(crate) use streams::after;
+pub(crate) use streams::{MOST_NAMES, after};
 
 use self::reconnect::Attempts;
 use crate::access::Caller;

@@ -11,7 +11,7 @@ use rejoin_core::resume::{Asked, Gap};
 use rejoin_core::session::{Confirmed, Tell};
 use rejoin_core::state::{NewToken, Renew, Renewed, TokenUse, UsedToken};
 use rejoin_core::token::{self, Claims, Grant, TokenRefusal};
-use rejoin_core::{Generation, Principal, SessionId, Timestamp};
+use rejoin_core::{Generation, InSeq, Principal, SessionId, Timestamp};
 use rejoin_store::Unavailable;
 use rejoin_store::audit::AuditRecord;
 use tracing::field::Empty;
@@ -109,7 +109,12 @@ pub struct Renewal {
 pub(super) struct Presented {
     text: String,
     claims: Claims,
+    /// The tool call that brings it, if one does.
+    call: Option<CallName>,
 }
+
+/// Names a tool call: the session in which it is made, and its entry there.
+pub(crate) type CallName = (SessionId, InSeq);
 
 impl Service {
     /// Attaches the caller to a session that was made for it just now.
@@ -203,21 +208,25 @@ impl Service {
         token: String,
     ) -> Result<Renewal, Denial> {
         let id = &self.meant(visitor, id).await?;
-        let attempt = self.try_renew(visitor, id, token, |_| true);
+        let attempt = self.try_renew(visitor, id, token, None, |_| true);
+        let attempt = async { self.next_token(attempt.await?) };
         let attempt = self.attempt(visitor, Some(id), "reconnect", attempt);
         attempt.instrument(resume_span(id, visitor)).await
     }
 
-    /// The same for a session of MCP, by whatever the client takes for its id.
+    /// The same for a session of MCP, by whatever the client takes for its id. The call that brings the token may be
+    /// made again after a crash: then it has used the token itself.
     pub(crate) async fn renew_mcp(
         &self,
         visitor: &Visitor,
         name: &str,
         token: String,
-    ) -> Result<Renewal, Denial> {
+        call: CallName,
+    ) -> Result<Renewed, Denial> {
         let id = &self.meant(visitor, &id_or_impossible(name)?).await?;
         let is_mcp = |record: &Record| record.about.kind == Kind::Mcp;
-        let attempt = self.try_renew(visitor, id, token, is_mcp);
+        let attempt = self.try_renew(visitor, id, token, Some(call), is_mcp);
+        let attempt = async { Ok(attempt.await?.0) };
         let attempt = self.attempt(visitor, Some(id), "reconnect", attempt);
         attempt.instrument(resume_span(id, visitor)).await
     }
@@ -227,17 +236,22 @@ impl Service {
         visitor: &Visitor,
         id: &SessionId,
         token: String,
+        call: Option<CallName>,
         fits: impl FnOnce(&Record) -> bool,
-    ) -> Result<Renewal, Denial> {
+    ) -> Result<(Renewed, Presented), Denial> {
         self.check_open()?;
         let now = self.now();
-        let presented = self.judge(token, id, now)?;
+        let presented = Presented { call, ..self.judge(token, id, now)? };
         let record = self.own(visitor, id).await?;
         if !fits(&record) {
             return Err(Denial::NotFound);
         }
         self.budget_success(id, now)?;
         let renewed = self.use_up(visitor, &record, &presented).await?;
+        Ok((renewed, presented))
+    }
+
+    fn next_token(&self, (renewed, presented): (Renewed, Presented)) -> Result<Renewal, Denial> {
         let token = self.successor(&presented, &renewed.token)?;
         Ok(Renewal { record: renewed.record, token, first_used: renewed.token.used_at })
     }
@@ -352,7 +366,7 @@ impl Service {
         now: Timestamp,
     ) -> Result<Presented, TokenRefusal> {
         let claims = token::verify(&self.keys(), &text, id, now)?;
-        Ok(Presented { text, claims })
+        Ok(Presented { text, claims, call: None })
     }
 
     /// A session of the caller's own. An administrator sees everybody's, but comes back to its own.
@@ -375,20 +389,24 @@ impl Service {
         generation: Generation,
         now: Timestamp,
     ) -> TokenUse {
-        let Presented { text, claims } = presented;
+        let Presented { text, claims, call } = presented;
+        let hash = token::TokenHash::of(text);
+        if let Some((session, in_seq)) = call {
+            // Nobody is given a successor; what stands for it says which call has used the token.
+            let named = token::TokenHash::of(&format!("{text}\n{session}\n{in_seq}"));
+            let successor = NewToken { hash: named, expires_at: claims.expires_at };
+            return TokenUse { hash, successor, generation, by_call: true };
+        }
         let lifetime = self.sessions().settings().session.token_ttl;
         let next = token::successor(&self.keys(), text, claims, generation, now, lifetime);
-        TokenUse {
-            hash: token::TokenHash::of(text),
-            successor: NewToken { hash: next.hash, expires_at: next.expires_at },
-            generation,
-        }
+        let successor = NewToken { hash: next.hash, expires_at: next.expires_at };
+        TokenUse { hash, successor, generation, by_call: false }
     }
 
     /// The token that follows one that was used, made again from what the store knows of it. It was
     /// made shortly before the use was stored, so maybe in the second before.
     fn successor(&self, presented: &Presented, used: &UsedToken) -> Result<Issued, Denial> {
-        let Presented { text, claims } = presented;
+        let Presented { text, claims, .. } = presented;
         let (keys, expected) = (self.keys(), &used.successor.hash);
         let again = (0..=MADE_BEFORE_USE.as_secs()).find_map(|seconds| {
             let made_at = Timestamp::from_millis(used.used_at.as_secs() * 1000)

@@ -10,7 +10,7 @@ use crate::mcp::Present;
 use crate::timeline::Return;
 
 /// How many names in a row are followed to a session.
-const MOST_NAMES: usize = 8;
+pub(crate) const MOST_NAMES: usize = 8;
 
 impl Service {
     /// The caller's own MCP session of this id, or of an id whose client went over to it. It goes on.

@@ -41,8 +41,10 @@ pub struct ServerSettings {
     /// How long one is kept that has nothing to do while a client is attached; for as long as the
     /// client is, if nothing is set. One that was let go is started again for work, not for company.
     pub attended_idle_ttl: Option<Duration>,
-    /// How long whoever does the work of MCP sessions is kept without work, with a client or without.
+    /// How long whoever does the work of MCP sessions is kept without work while a client is there.
     pub mcp_idle_ttl: Duration,
+    /// The same without a client, from when the client left: of one that came for a single call little is worth keeping.
+    pub mcp_detached_ttl: Duration,
     /// Whether a worker of the runtime stays awake, for a millisecond at most, when a client that was answered
     /// within that time is back within it. It saves calls one after the other the waking up of
     /// processors, for the time of one. A message to an agent that answers within a fifth of that waits
@@ -60,6 +62,7 @@ impl Default for ServerSettings {
             agent_idle_ttl: Duration::ZERO,
             attended_idle_ttl: None,
             mcp_idle_ttl: Duration::from_secs(60 * 60),
+            mcp_detached_ttl: Duration::from_secs(5 * 60),
             stay_awake: false,
         }
     }
@@ -71,7 +74,8 @@ impl ServerSettings {
         match kind {
             Kind::Agent if company => self.attended_idle_ttl,
             Kind::Agent => Some(self.agent_idle_ttl),
-            Kind::Mcp => Some(self.mcp_idle_ttl),
+            Kind::Mcp if company => Some(self.mcp_idle_ttl),
+            Kind::Mcp => Some(self.mcp_detached_ttl.min(self.mcp_idle_ttl)),
         }
     }
 

@@ -1,9 +1,11 @@
 //! Clients that lose their session, and go over to it again with `reconnect_session`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rejoin::core::SessionId;
 use rejoin::mcp::Gateway;
+use rejoin::store::{MemoryStore, Store};
 use rejoin::web::{McpSettings, WebSettings};
 use serde_json::{Value, json};
 
@@ -21,7 +23,12 @@ pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// The built-in server, for alice and bob.
 pub async fn serve() -> Web {
-    let keyed = Setup::keyed();
+    serve_on(Arc::new(MemoryStore::default())).await
+}
+
+/// The same, on a store that others may have used before.
+pub async fn serve_on(store: Arc<dyn Store>) -> Web {
+    let keyed = Setup { store, ..Setup::keyed() };
     let mcp = McpSettings { session_tools: true, ..McpSettings::default() };
     let web = WebSettings { mcp, sse_keep_alive: KEEP_ALIVE, ..keyed.web };
     let gateway = Gateway::built_in().session_tools(true);

@@ -47,6 +47,8 @@ const PROTOCOL_DEFAULTS: &[(&str, &str)] = &[
     ("sse_retry", r#""3s""#),
     ("result_retention", r#""1h""#),
     ("child_idle_ttl", r#""1h""#),
+    ("child_detached_ttl", r#""5m""#),
+    ("tell_restarts", "true"),
     ("max_children", "64"), // ours
     ("reissue_window", r#""15s""#),
     ("task_after", r#""5s""#),

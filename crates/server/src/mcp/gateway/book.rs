@@ -40,6 +40,9 @@ pub struct Book {
     /// Questions of the server that the client has not answered, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub questions: Vec<Question>,
+    /// Whether the server was started again, and no tool result has said so since.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub restarted: bool,
     /// How often an entry was handed over again.
     pub reruns: BTreeMap<u64, u8>,
 }

@@ -1,14 +1,18 @@
 //! What the client sent.
 
+use std::borrow::Cow;
+
 use rejoin_core::InSeq;
 use rejoin_core::page::StoredEntry;
 
 use super::desk::{Closing, Desk};
 use super::pending::Pending;
+use super::session_tools::uses_token;
 use super::unsent::Unsent;
 use crate::mcp::logged::Entry;
-use crate::mcp::message::{Kind, Message, RequestId};
+use crate::mcp::message::{Kind, Message};
 use crate::mcp::own_words::{RpcError, code};
+use crate::service::WeakService;
 
 /// The request with which a client introduces itself.
 pub(super) const INITIALIZE: &str = "initialize";
@@ -103,10 +107,18 @@ impl Desk<'_> {
     /// Hands a request to the server behind.
     pub(super) fn hand(&mut self, in_seq: InSeq) {
         let Some(pending) = self.requests.get(in_seq) else { return };
-        let text = pending.message.with_id(&RequestId::number(in_seq.get()));
+        let text = self.as_it_came(&pending.message).with_id(&self.ids.id(in_seq));
         let before = self.shared.hubs.was_handed(&self.session, in_seq);
         self.shared.hubs.hand(&self.session, in_seq);
         self.send(Unsent { text, hands: Some(in_seq).filter(|_| !before) });
+    }
+
+    /// A message as its client sent it.
+    fn as_it_came<'m>(&self, stored: &'m Message) -> Cow<'m, Message> {
+        let service = || self.shared.service.get().and_then(WeakService::upgrade);
+        let revealed = uses_token(stored).then(service).flatten();
+        let revealed = revealed.and_then(|it| it.reveal_arguments(&self.session, stored));
+        revealed.map_or(Cow::Borrowed(stored), Cow::Owned)
     }
 
     async fn on_notification(&mut self, method: &str, message: &Message) -> Result<(), Closing> {
@@ -131,7 +143,7 @@ impl Desk<'_> {
         if is_handshake {
             return Ok(()); // the protocol does not allow it
         }
-        let text = message.with_cancelled_id(&RequestId::number(in_seq.get()));
+        let text = message.with_cancelled_id(&self.ids.id(in_seq));
         self.tell_server(text);
         self.finish(in_seq, None).await
     }

@@ -160,6 +160,7 @@ impl Desk<'_> {
     async fn tell_restarted(&mut self) -> Result<(), Closing> {
         tracing::info!(session = %self.session, "an MCP server was started again for this session");
         self.shared.agent_counts.upstream_restarts.fetch_add(1, Ordering::Relaxed);
+        self.note_restart();
         let params = json!({
             "level": "warning",
             "logger": "rejoin",

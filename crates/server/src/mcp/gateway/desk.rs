@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::book::{Book, Keeping, Written};
+use super::ids::UpstreamIds;
 use super::lists::Comparing;
 use super::pending::Requests;
 use super::questions::Asked;
@@ -43,6 +44,7 @@ pub(super) struct Desk<'a> {
     pub(super) term: Term,
     pub(super) shared: Arc<Shared>,
     pub(super) hub: Arc<Hub>,
+    pub(super) ids: UpstreamIds,
     pub(super) keeping: Keeping,
     pub(super) requests: Requests,
     /// Questions of the server that the client has not answered, by our id.
@@ -113,12 +115,14 @@ impl<'a> Desk<'a> {
         let session = start.record.id().clone();
         let book = Book::from_body(start.snapshot.as_ref().map(|snapshot| &snapshot.body));
         let hub = shared.hubs.of(&session);
+        let ids = UpstreamIds::of(&gateway.upstream, &shared.process);
         Self {
             gateway,
             session,
             principal: start.record.about.principal.clone(),
             term: start.term,
             hub,
+            ids,
             shared,
             keeping: Keeping::from(book),
             requests: Requests::default(),
@@ -270,7 +274,7 @@ impl<'a> Desk<'a> {
         let fetched_later = self.gateway.session_tools && pending.method() == "tools/call";
         let request = Some(pending.message.text()).filter(|_| fetched_later || pending.unknown);
         let (stream, fetched) = (pending.stream.clone(), self.fetched_meanwhile(&self.session));
-        let notes = Notes { fetched, ..Notes::default() };
+        let notes = Notes { fetched, token: pending.token_given.clone(), ..Notes::default() };
         let body = Event { message, stream, answers: Some(in_seq), request, notes }.to_body();
         self.conclude(in_seq, body).await
     }

@@ -16,6 +16,8 @@
 //! | `session_tools.rs` | reconnect tokens in results, and the tool that takes them |
 //! | `questions.rs` | what the server asks the client |
 //! | `waiting.rs` | results that no client has fetched |
+//! | `ids.rs` | the ids under which the server knows requests |
+//! | `restarts.rs` | telling the model that the server was started again |
 //! | `unsent.rs` | what the server has no room for yet |
 //! | `rerun.rs` | what becomes of a request that the server died over |
 
@@ -23,10 +25,12 @@ mod book;
 mod client_side;
 mod connect;
 mod desk;
+mod ids;
 mod lists;
 mod pending;
 mod questions;
 mod rerun;
+mod restarts;
 mod server_side;
 mod session_tools;
 mod set_up;
@@ -75,6 +79,8 @@ pub struct Gateway {
     places: Option<Arc<Places>>,
     trusts_annotations: bool,
     session_tools: bool,
+    /// Whether the first tool result after a restart of the server says so.
+    tells_restarts: bool,
     /// The largest message of the server behind.
     max_bytes: usize,
 }
@@ -125,6 +131,7 @@ impl Gateway {
             places: None,
             trusts_annotations: true,
             session_tools: false,
+            tells_restarts: true,
             max_bytes: MAX_BYTES,
         }
     }
@@ -157,6 +164,14 @@ impl Gateway {
     #[must_use]
     pub fn max_bytes(mut self, bytes: usize) -> Self {
         self.max_bytes = bytes;
+        self
+    }
+
+    /// Whether the first tool result after the server was started again says so, in a text behind its content: what
+    /// the server kept in memory is gone, and the model would not know. It does unless this is turned off.
+    #[must_use]
+    pub fn tell_restarts(mut self, on: bool) -> Self {
+        self.tells_restarts = on;
         self
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use rejoin_core::InSeq;
+use rejoin_core::token::TokenRecipe;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -31,6 +32,8 @@ pub(super) struct Pending {
     losses: u8,
     /// Whether nobody knows what became of it. Its answer then says what was asked, for whoever asks again.
     pub(super) unknown: bool,
+    /// The reconnect token that its answer brings.
+    pub(super) token_given: Option<Box<TokenRecipe>>,
 }
 
 /// All of a session's, by the entry they came with, which is also their id towards the server behind.
@@ -50,7 +53,8 @@ impl Pending {
             token: Option<Value>,
         }
         let token = message.read_params::<Params>().meta.and_then(|meta| meta.token);
-        Self { id, stream, from: None, message, token, progress: None, losses: 0, unknown: false }
+        let (from, progress, token_given) = (None, None, None);
+        Self { id, stream, from, message, token, progress, losses: 0, unknown: false, token_given }
     }
 
     /// It came from there.
@@ -120,6 +124,13 @@ impl Requests {
     pub(super) fn note_unknown(&mut self, in_seq: InSeq) {
         if let Some(pending) = self.0.get_mut(&in_seq) {
             pending.unknown = true;
+        }
+    }
+
+    /// The answer to a request brings a reconnect token.
+    pub(super) fn note_token(&mut self, in_seq: InSeq, recipe: TokenRecipe) {
+        if let Some(pending) = self.0.get_mut(&in_seq) {
+            pending.token_given = Some(Box::new(recipe));
         }
     }
 

@@ -20,7 +20,10 @@ pub(super) const PROGRESS: &str = "notifications/progress";
 impl Desk<'_> {
     pub(super) async fn on_heard(&mut self, heard: Heard) -> Result<(), Closing> {
         match heard {
-            Heard::Said { text, during } => return self.on_said(&text, during).await,
+            Heard::Said { text, during } => {
+                let during = during.and_then(|number| self.ids.entry(number)).map(InSeq::get);
+                return self.on_said(&text, during).await;
+            }
             Heard::NotTaken { id, why } => match self.entry_of(&id) {
                 Some(in_seq) => return self.answer_error(in_seq, &unavailable(&why)).await,
                 None => self.note_answer(&id, Err(Unreachable::NotDelivered(why))),
@@ -60,7 +63,7 @@ impl Desk<'_> {
 
     /// The request under way that the server knows by this id.
     fn entry_of(&self, id: &RequestId) -> Option<InSeq> {
-        let in_seq = InSeq::new(id.as_number()?);
+        let in_seq = self.ids.entry(id.as_number()?)?;
         self.requests.get(in_seq).map(|_| in_seq)
     }
 
@@ -130,6 +133,7 @@ impl Desk<'_> {
             self.requests.insert(in_seq, pending);
         }
         let text = self.with_session_tools(in_seq, text).await?;
+        let text = self.with_notice(in_seq, text);
         self.answer(in_seq, &text).await
     }
 

@@ -8,8 +8,10 @@ use rejoin_core::codes::Reason;
 use rejoin_core::page::Body;
 use rejoin_core::record::{Ending, Record, Transport};
 use rejoin_core::session::Publication;
-use rejoin_core::state::End;
+use rejoin_core::state::{End, Renewed};
+use rejoin_core::token::TokenRecipe;
 use rejoin_core::{InSeq, SessionId, Timestamp};
+use rejoin_store::Failure;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -18,18 +20,14 @@ use super::desk::{Closing, Desk};
 use super::pending::tool_called;
 use super::waiting::Waiting;
 use crate::access::Caller;
+use crate::mcp::given::can_carry_token;
 use crate::mcp::logged::{Entry, Event, Notes, StreamName};
-use crate::mcp::message::{
-    Kind, Message, RequestId, present, read, splice, with_element, with_member,
-};
-use crate::service::{Renewal, Service, Visitor};
+use crate::mcp::message::{Kind, Message, RequestId, read, splice, with_element};
+use crate::service::{Service, Visitor};
 
 /// Our tool, and what it is called where the server has one of that name.
 const TOOL: &str = "reconnect_session";
 const TOOL_BESIDE: &str = "rejoin_reconnect_session";
-
-/// Where a result says which session it belongs to.
-const META: &str = "rejoin/session";
 
 /// The tool failed by itself.
 const TOOL_ERROR: &str = "tool_error";
@@ -85,7 +83,10 @@ impl Desk<'_> {
         let method = self.requests.get(in_seq).map(|pending| pending.method().to_owned());
         match method.as_deref() {
             Some("tools/list") => Ok(self.with_our_tool(&text).await?.unwrap_or(text)),
-            Some("tools/call") => Ok(self.with_token(&text).await.unwrap_or(text)),
+            Some("tools/call") => {
+                self.give_token_with(in_seq, &text).await;
+                Ok(text)
+            }
             Some(_) | None => Ok(text),
         }
     }
@@ -126,33 +127,29 @@ impl Desk<'_> {
         tokens.used().next_back().map(|(_, at)| at)
     }
 
-    /// A tool's result with a reconnect token, if the client needs one.
-    async fn with_token(&mut self, text: &str) -> Option<String> {
+    /// Has a tool's result bring a reconnect token, if the client needs one.
+    async fn give_token_with(&mut self, in_seq: InSeq, text: &str) {
         let used = self.shared.hubs.take_renewed(&self.session);
         if self.keeping.book().token_given && !used {
-            return None;
+            return;
         }
-        let given = self.give_token(text).await;
-        if given.is_none() && used {
-            self.shared.hubs.token_used(&self.session); // the next result brings it
+        let can = Message::parse(text).is_ok_and(|answer| can_carry_token(&answer));
+        let recipe = if can { self.new_token().await } else { None };
+        match recipe {
+            Some(recipe) => self.requests.note_token(in_seq, recipe),
+            None if used => self.shared.hubs.token_used(&self.session), // the next result brings it
+            None => {}
         }
-        given
     }
 
-    async fn give_token(&mut self, text: &str) -> Option<String> {
+    async fn new_token(&mut self) -> Option<TokenRecipe> {
         let last_use = self.last_token_use().await; // a use after this is followed by yet another one
         let service = self.service()?;
         let record = self.shared.store.session(&self.session).await.ok().flatten()?;
-        let issued = service.issue(&record).await.ok()?;
-        let about = json!({
-            "session_id": self.session.client_name(),
-            "reconnect_token": issued.token.as_str(),
-            "expires_at": issued.expires_at.to_string(),
-        });
-        let text = with_meta(text, META, &about.to_string())?;
+        let recipe = service.token_recipe(&record).await.ok()?;
         let book = self.keeping.change();
         (book.token_given, book.token_used) = (true, last_use);
-        Some(text)
+        Some(recipe)
     }
 
     fn service(&self) -> Option<Service> {
@@ -163,7 +160,9 @@ impl Desk<'_> {
     pub(super) async fn reconnect_session(&mut self, in_seq: InSeq) -> Result<(), Closing> {
         let Some(pending) = self.requests.get(in_seq) else { return Ok(()) };
         let (id, stream, from) = (pending.id.clone(), pending.stream.clone(), pending.from);
-        let Call { arguments } = pending.message.read_params();
+        let call =
+            self.service().and_then(|it| it.reveal_arguments(&self.session, &pending.message));
+        let Call { arguments } = call.map(|call| call.read_params()).unwrap_or_default();
         let transport = match stream.is_whole() {
             true => Transport::Sse,
             false => Transport::StreamableHttp,
@@ -176,10 +175,8 @@ impl Desk<'_> {
         if to == self.session {
             return self.conclude(in_seq, body).await;
         }
-        if self.go_over(&to, body).await {
-            return Err(Closing::Left);
-        }
-        let body = self.our_answer(in_seq, &id, &stream, &self.session, &Err(TOOL_ERROR));
+        let Err(reason) = self.go_over(&to, body).await else { return Err(Closing::Left) };
+        let body = self.our_answer(in_seq, &id, &stream, &self.session, &Err(reason));
         self.conclude(in_seq, body).await
     }
 
@@ -194,7 +191,7 @@ impl Desk<'_> {
         went: &Went,
     ) -> Body {
         let repeats = went.as_ref().map(|(_, waiting)| waiting.seqs.clone()).unwrap_or_default();
-        let notes = Notes { fetched: self.fetched_meanwhile(to), repeats };
+        let notes = Notes { fetched: self.fetched_meanwhile(to), repeats, token: None };
         let (text, stream, answers) = (answer(id, went), stream.clone(), Some(in_seq));
         Event { message: Some(&text), stream, answers, request: None, notes }.to_body()
     }
@@ -220,10 +217,10 @@ impl Desk<'_> {
             service.write_down_renewal(&visitor, &session_id, busy).await;
             return Err(busy.as_str());
         }
-        let renewed = service.renew_mcp(&visitor, &session_id, reconnect_token).await;
-        let Renewal { record, first_used, .. } =
-            renewed.map_err(|denial| denial.reason().as_str())?;
-        let waiting = Waiting::of(&self.shared, record.id(), first_used).await;
+        let call = (self.session.clone(), in_seq);
+        let renewed = service.renew_mcp(&visitor, &session_id, reconnect_token, call).await;
+        let Renewed { record, token } = renewed.map_err(|denial| denial.reason().as_str())?;
+        let waiting = Waiting::of(&self.shared, record.id(), token.used_at).await;
         Ok((record, waiting.map_err(|_| TOOL_ERROR)?))
     }
 
@@ -236,15 +233,15 @@ impl Desk<'_> {
         })
     }
 
-    /// From now on this session is another name for the other one. The answer is given there: what this
-    /// one had goes. Says whether it was: nothing goes before there is an answer.
-    async fn go_over(&mut self, to: &SessionId, answer: Body) -> bool {
+    /// From now on this session is another name for the other one. The answer is given there: what this one had goes.
+    /// If the other one has ended meanwhile, perhaps because its client has just come here, this one goes on.
+    async fn go_over(&mut self, to: &SessionId, answer: Body) -> Result<(), &'static str> {
         let events = vec![answer];
         let publication = Publication { events, results: true, ..Publication::default() };
-        let Some(service) = self.service() else { return false };
+        let service = self.service().ok_or(TOOL_ERROR)?;
         if let Err(why) = service.sessions().publish(to, publication).await {
             tracing::warn!(session = %to, %why, "a client could not go over to this session");
-            return false;
+            return Err(TOOL_ERROR);
         }
         let end = End {
             ending: Ending::Restored { to: to.clone() },
@@ -254,8 +251,10 @@ impl Desk<'_> {
             remember_for: self.shared.settings.session.lifetime.session_ttl * NAMES_LAST,
             now: self.shared.clock.now(),
         };
-        let _ = self.shared.end(&self.session, end).await; // it may have ended by itself
-        true
+        match self.shared.end(&self.session, end).await {
+            Ok(_) | Err(Failure::Refused(_)) => Ok(()), // it may have ended by itself
+            Err(Failure::NotFound | Failure::Unavailable(_)) => Err(TOOL_ERROR),
+        }
     }
 }
 
@@ -282,23 +281,6 @@ fn answer(id: &RequestId, went: &Went) -> String {
 /// How many times a session's time to live its other names are known.
 const NAMES_LAST: u32 = 7;
 
-/// A response with another member in its result's `_meta`.
-fn with_meta(text: &str, name: &str, value: &str) -> Option<String> {
-    #[derive(Default, Deserialize)]
-    struct Result<'a> {
-        #[serde(borrow, rename = "_meta", default, deserialize_with = "present")]
-        meta: Option<&'a RawValue>,
-    }
-    let message = Message::parse(text).ok()?;
-    let result = message.result().filter(|result| result.get().starts_with('{'))?.get();
-    let known = read::<Result<'_>>(Some(result)).meta;
-    let result = match known {
-        Some(meta) => splice(result, meta.get(), &with_member(meta.get(), name, value)),
-        None => with_member(result, "_meta", &with_member("{}", name, value)),
-    };
-    Some(message.with_result(&result))
-}
-
 fn our_tool(name: &str) -> Value {
     json!({
         "name": name,
@@ -314,26 +296,4 @@ fn our_tool(name: &str) -> Value {
         },
         "annotations": { "title": "Reconnect to a session", "readOnlyHint": false },
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_token_is_added_beside_whatever_a_result_says() {
-        let add = |text: &str| with_meta(text, "rejoin/session", "1").unwrap();
-        assert_eq!(
-            add(r#"{"jsonrpc":"2.0","id":1,"result":{"content": []}}"#),
-            r#"{"jsonrpc":"2.0","id":1,"result":{"_meta":{"rejoin/session":1},"content": []}}"#
-        );
-        assert_eq!(
-            add(r#"{"jsonrpc":"2.0","id":1,"result":{"x":1,"_meta":{"a": 2}}}"#),
-            r#"{"jsonrpc":"2.0","id":1,"result":{"x":1,"_meta":{"rejoin/session":1,"a": 2}}}"#
-        );
-        assert_eq!(
-            add(r#"{"jsonrpc":"2.0","id":1,"result":{"x":1,"_meta": null}}"#),
-            r#"{"jsonrpc":"2.0","id":1,"result":{"x":1,"_meta": {"rejoin/session":1}}}"#
-        );
-    }
 }

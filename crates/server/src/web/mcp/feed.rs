@@ -14,10 +14,11 @@ use tokio::time::timeout;
 use super::event_id::{EventId, Mark, Owed, SessionTag};
 use super::failure::{result_evicted, session_left, session_over};
 use crate::access::Caller;
+use crate::mcp::given::told_to_client;
 use crate::mcp::logged::{Event, StreamName, is_answered};
 use crate::mcp::own_words::{RpcError, error_response, notification};
 use crate::mcp::{Hub, Present, Reading};
-use crate::service::Phase;
+use crate::service::{MOST_NAMES, Phase};
 use crate::sessions::Sessions;
 use crate::watch::Watch;
 use crate::web::Front;
@@ -84,6 +85,8 @@ pub struct Feed {
     /// Whether what it owes was asked in a session that its client has left for this one. The ids of its events go
     /// on to name that one: the entries that they list are of it.
     moved: bool,
+    /// How many sessions its client has left since it began.
+    followed: usize,
     /// Answers that were sent and that nobody is known to have taken.
     sent: Vec<Seq>,
     /// What was the oldest event without a hole when the client was last told that something is gone.
@@ -164,6 +167,7 @@ impl Feed {
             ends,
             suspects_loss,
             moved: false,
+            followed: 0,
             sent: Vec::new(),
             told: Seq::ZERO,
             watch,
@@ -297,8 +301,8 @@ impl Feed {
             let taken = Event::from_body(&event.body).filter(|event| self.carries(event));
             if let Some(taken) = taken {
                 self.note_answer(&taken, event.seq);
-                let message = taken.message.map(|text| (self.id_at(event.seq), text.to_owned()));
-                messages.extend(message);
+                let message = told_to_client(&self.streams.sessions, &taken);
+                messages.extend(message.map(|text| (self.id_at(event.seq), text)));
             }
         }
         if self.stream == StreamName::general() {
@@ -327,6 +331,10 @@ impl Feed {
     /// If the client has gone over to another session, what this stream owes is answered there: in its
     /// newest event, for a stream that carries whatever there is.
     async fn follow(&mut self, left: &Record) -> bool {
+        self.followed += 1;
+        if self.followed > MOST_NAMES {
+            return false;
+        }
         let sessions = &self.streams.sessions;
         let Ok(Some(record)) = sessions.session_after(left).await else { return false };
         let to = record.id().clone();

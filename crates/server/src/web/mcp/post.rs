@@ -281,7 +281,10 @@ pub(super) async fn enter(
     Entering { stream, from }: Entering<'_>,
 ) -> Result<InSeq, Denial> {
     let (process, stream) = (sessions.process().clone(), stream.clone());
-    let from = from.filter(|_| uses_token(&message));
+    let (from, message) = match (uses_token(&message), sessions.service()) {
+        (true, Some(service)) => (from, service.conceal_arguments(session, &message)?),
+        (_, _) => (None, message),
+    };
     let body = Entry { process, stream, from, message }.to_body();
     let hub = sessions.hubs().of(session);
     let _open = hub.go_through().await;

@@ -15,6 +15,7 @@ use super::execution::Execution;
 use super::upstream::Upstream;
 use crate::mcp::logged::{Entry, Event, StreamName};
 use crate::mcp::message::{Kind, Message};
+use crate::mcp::uses_token;
 use crate::web::Front;
 
 /// How many calls of one session are looked at.
@@ -50,8 +51,12 @@ pub(super) async fn look_for(front: &Arc<Front>, upstream: &Upstream, owner: &st
 fn adopt(front: &Arc<Front>, upstream: &Upstream, owner: &str, orphan: Orphan, left: Duration) {
     let Orphan { in_seq, stream, request } = orphan;
     let (session, from) = (upstream.record.id().clone(), upstream.record.oldest.previous());
-    let execution = Execution { session, in_seq, stream, from };
+    let request = match uses_token(&request) {
+        true => front.service.reveal_arguments(&session, &request).unwrap_or(request),
+        false => request,
+    };
     let key = CallKey { owner: owner.to_owned(), digest: digest_of(&request) };
+    let execution = Execution { session, in_seq, stream, from };
     let waiting = Waiting { execution, upstream: upstream.clone() };
     let Some(number) = front.modern.broken.keep(&key, waiting) else { return };
     let front = Arc::clone(front);

@@ -11,9 +11,10 @@ use tokio::sync::watch as changes;
 
 use super::execution::Execution;
 use crate::mcp::Present;
+use crate::mcp::given::told_to_client;
 use crate::mcp::logged::{Event, StreamName, is_answered};
 use crate::mcp::message::Message;
-use crate::service::Phase;
+use crate::service::{MOST_NAMES, Phase};
 use crate::watch::Watch;
 use crate::web::Front;
 use crate::web::mcp::OVER;
@@ -26,6 +27,8 @@ pub(super) struct Reader {
     events: VecDeque<StoredEvent>,
     /// Whether something between the place and the oldest event that is held is gone.
     misses: bool,
+    /// How many sessions its client has left since it began.
+    followed: usize,
     watch: Watch,
     cuts: changes::Receiver<u64>,
     phase: changes::Receiver<Phase>,
@@ -78,6 +81,7 @@ impl Reader {
             cursor: from,
             events: VecDeque::new(),
             misses: false,
+            followed: 0,
             watch: sessions.watch(session),
             cuts: sessions.hubs().of(session).cuts(),
             phase: front.service.phase(),
@@ -107,7 +111,7 @@ impl Reader {
         loop {
             while let Some(event) = self.events.pop_front() {
                 self.cursor = event.seq;
-                if let Some(said) = said(&event) {
+                if let Some(said) = self.said(&event) {
                     return Ok(Some(said));
                 }
             }
@@ -134,10 +138,23 @@ impl Reader {
     /// all of that one's log. Says whether it has.
     pub(super) async fn follow(&mut self) -> bool {
         let sessions = self.front.service.sessions();
+        let followed = self.followed + 1;
+        if followed > MOST_NAMES {
+            return false;
+        }
         let Ok(Some(left)) = sessions.store().session(&self.session).await else { return false };
         let Ok(Some(record)) = sessions.session_after(&left).await else { return false };
-        *self = Self::attached(&Arc::clone(&self.front), &record, record.oldest.previous()).await;
+        let (front, from) = (Arc::clone(&self.front), record.oldest.previous());
+        *self = Self { followed, ..Self::attached(&front, &record, from).await };
         true
+    }
+
+    fn said(&self, event: &StoredEvent) -> Option<Said> {
+        let stored = Event::from_body(&event.body)?;
+        let message = told_to_client(self.front.service.sessions(), &stored);
+        let message = message.as_deref().map(Message::parse).transpose().ok()?;
+        let Event { stream, answers, .. } = stored;
+        Some(Said { seq: event.seq, at: event.at, stream, answers, message })
     }
 
     async fn read(&self) -> Result<Option<Page>, Unavailable> {
@@ -177,10 +194,4 @@ impl Reader {
         let record = self.front.service.sessions().store().session(&self.session).await;
         record.ok().flatten().is_some_and(|record| record.head <= self.cursor)
     }
-}
-
-fn said(event: &StoredEvent) -> Option<Said> {
-    let Event { message, stream, answers, .. } = Event::from_body(&event.body)?;
-    let message = message.map(Message::parse).transpose().ok()?;
-    Some(Said { seq: event.seq, at: event.at, stream, answers, message })
 }
