@@ -75,6 +75,16 @@ Only in the file, with `auth = \"jwt\"`. What must hold of a token, which caller
 ";
 
 const SECRETS: &str = "\
+## What one principal can make the server hold
+
+Whatever a principal calls, and however often, the server grows by no more than this beside what it holds for others. A test
+(`crates/cli/tests/bounds.rs`) pushes each route as hard as it can and compares.
+
+| what grows | by at most |
+|---|---|
+| memory | 2 × `max_bytes_per_principal` + 64 MiB |
+| files | 2 × `max_bytes_per_principal` + 96 MiB |
+
 ## Processors
 
 The server works on one thread less than there are processors, and on at least one; the embedded store has a thread of its own
