@@ -57,6 +57,28 @@ async fn callers_on_this_machine_are_told_by_whichever_address_they_come() {
 }
 
 #[tokio::test]
+async fn a_request_that_a_proxy_passes_on_is_not_of_this_machine() {
+    let web = called_from(ON_THIS_MACHINE[0]).await;
+    let (id, _) = web.create().await;
+    for header in [
+        "forwarded",
+        "via",
+        "x-forwarded-for",
+        "x-forwarded-host",
+        "x-forwarded-proto",
+        "x-real-ip",
+        "cf-connecting-ip",
+        "true-client-ip",
+    ] {
+        for (method, path) in private(&id) {
+            let asked = web.request(method, &path).header(header, "127.0.0.1");
+            let answer = asked.send().await.expect(403);
+            assert!(!answer.to_string().contains(&id), "{header} {path}: {answer}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn with_authentication_the_credential_decides_and_not_the_address() {
     let peer = Some(FAR_AWAY[0].parse().expect("an address"));
     let web = Setup { peer, ..Setup::keyed() }.start().await;

@@ -31,7 +31,7 @@ pub(crate) fn routes(
     health: &Arc<Health>,
 ) -> Router {
     let settings = web_settings(config);
-    let allowed = settings.allowed.clone();
+    let allowed = Allowed { navigation: true, ..settings.allowed.clone() };
     let health = health::routes(Arc::clone(health));
     let own = web::gate(health.merge(pages::routes()), allowed);
     web::router(service, access.shared(), settings).merge(own)
@@ -71,6 +71,7 @@ fn web_settings(config: &Config) -> WebSettings {
         allowed: Allowed {
             hosts: AllowList::of(settings.allowed_hosts.iter().map(String::as_str)),
             origins: AllowList::of(settings.allowed_origins.iter().map(String::as_str)),
+            navigation: false,
         },
         open: config.access == Access::Open,
         max_frame_bytes: bytes(settings.max_frame_bytes),

@@ -1,17 +1,22 @@
 //! The gate before every path: a browser that was lured to a page of somebody else's must not be able
-//! to speak to a server on its own machine, so the names it calls and comes from are checked.
+//! to speak to a server on its own machine, so the names it calls and comes from are checked. Browsers send
+//! no `Origin` with a plain GET, but say in `Sec-Fetch-Site` whether another site is behind it.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::header::{HOST, ORIGIN};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::header::{HOST, HeaderName, ORIGIN};
+use axum::http::{HeaderMap, Method, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 
 use super::answer::refuse;
+
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+const FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
 /// Names that are answered besides those of this machine. A host is a name without a port, an origin a
 /// scheme and a name, such as `https://app.example`.
@@ -36,6 +41,9 @@ pub struct Allowed {
     pub hosts: AllowList,
     /// The `Origin`s.
     pub origins: AllowList,
+    /// Whether a link on another site may lead here: right for pages, which do nothing by being opened,
+    /// and for nothing else.
+    pub navigation: bool,
 }
 
 /// Puts the gate before all routes of a router.
@@ -61,12 +69,31 @@ async fn check(State(allowed): State<Arc<Allowed>>, request: Request, next: Next
             let sentence = "This Origin is not allowed; add it to allowed_origins";
             return refuse(StatusCode::FORBIDDEN, sentence).into_response();
         }
+    } else if is_cross_site(request.headers())
+        && !(allowed.navigation && is_navigation(request.method(), request.headers()))
+    {
+        let sentence = "A page of another site may not ask for this";
+        return refuse(StatusCode::FORBIDDEN, sentence).into_response();
     }
     next.run(request).await
 }
 
+/// Whether a browser makes the request for a page of another site. What is said twice, or can't be read,
+/// counts as that.
+fn is_cross_site(headers: &HeaderMap) -> bool {
+    let known = ["same-origin", "same-site", "none"];
+    headers.contains_key(FETCH_SITE)
+        && !text(headers, FETCH_SITE).is_some_and(|site| known.contains(&site.as_str()))
+}
+
+/// Whether somebody followed a link, or typed an address, in a window of their own.
+fn is_navigation(method: &Method, headers: &HeaderMap) -> bool {
+    let is = |name, expected: &str| text(headers, name).is_some_and(|value| value == expected);
+    method == Method::GET && is(FETCH_MODE, "navigate") && is(FETCH_DEST, "document")
+}
+
 /// The one value of a header; nothing if there is none, several, or one that is no text.
-fn text(headers: &HeaderMap, name: axum::http::HeaderName) -> Option<String> {
+fn text(headers: &HeaderMap, name: HeaderName) -> Option<String> {
     let mut values = headers.get_all(name).iter();
     let (first, second) = (values.next()?, values.next());
     if second.is_some() { None } else { first.to_str().ok().map(str::to_owned) }
@@ -110,6 +137,22 @@ mod tests {
         {
             assert!(!is_loopback(without_port(host)), "{host}");
         }
+    }
+
+    #[test]
+    fn requests_for_pages_of_other_sites_are_told_by_what_browsers_say() {
+        let said = |values: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(FETCH_SITE, value.parse().unwrap());
+            }
+            is_cross_site(&headers)
+        };
+        for own in ["same-origin", "same-site", "none"] {
+            assert!(!said(&[own]), "{own}");
+        }
+        assert!(!said(&[]), "not a browser");
+        assert!(said(&["cross-site"]) && said(&["whatever"]) && said(&["none", "none"]));
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use axum::extract::{ConnectInfo, FromRequestParts};
-use axum::http::StatusCode;
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
 
 use super::Front;
 use super::answer::{Failure, refuse};
@@ -43,7 +43,7 @@ impl FromRequestParts<Arc<Front>> for Nearby {
     ) -> Result<Self, Self::Rejection> {
         let OverHttp(visitor) = OverHttp::from_request_parts(parts, front).await?;
         let nearby = visitor.address.is_none_or(|address| is_nearby(&address));
-        if front.settings.open && !nearby {
+        if front.settings.open && (!nearby || is_forwarded(&parts.headers)) {
             let sentence = "Without authentication this answers callers on the same machine only";
             return Err(refuse(StatusCode::FORBIDDEN, sentence));
         }
@@ -66,6 +66,28 @@ impl FromRequestParts<Arc<Front>> for Perhaps {
             Err(failure) => Err(failure),
         }
     }
+}
+
+/// Headers that proxies add. A request with one of them comes from wherever the proxy was called, though the
+/// connection is of this machine.
+const OF_PROXIES: [&str; 9] = [
+    "forwarded",
+    "via",
+    "x-real-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-envoy-external-address",
+    "true-client-ip",
+    "cf-connecting-ip",
+    "fly-client-ip",
+];
+
+/// Whether a proxy says that it passes the request on for somebody.
+pub(super) fn is_forwarded(headers: &HeaderMap) -> bool {
+    headers.keys().any(|name| {
+        let name = name.as_str();
+        name.starts_with("x-forwarded-") || OF_PROXIES.contains(&name)
+    })
 }
 
 fn is_nearby(address: &IpAddr) -> bool {
