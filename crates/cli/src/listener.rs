@@ -1,54 +1,56 @@
-//! Where connections come in, plain or over TLS, for [`axum::serve()`].
-//!
-//! ```text
-//! let listener = Listener::bind(address, tls.acceptor()?, heartbeat_timeout).await?.with_peers();
-//! axum::serve(listener, router.into_make_service_with_connect_info::<SocketAddr>())
-//! ```
+//! Where connections come in, plain or over TLS. Each has a place ([`Admission`]) for as long as it is
+//! open, and an [`Intake`] that says how much is read from it. What is served over them is for
+//! [`connections`](crate::serve::connections).
 
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::serve::{Listener as Accept, ListenerExt as _, TapIo};
+use rejoin::web::Intake;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// How long a client may take to agree on keys.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+use crate::admission::{Admission, ConnectionBounds, Place};
+use crate::limits::{BACKLOG, HANDSHAKE};
 
-/// Handshakes under way at the same time. Beyond that, new connections wait in the kernel.
-const MAX_HANDSHAKES: usize = 1024;
-
-/// Takes connections. Dropping it ends the handshakes that are under way.
+/// Takes connections.
 pub(crate) struct Listener {
     tcp: TcpListener,
-    tls: Option<Handshakes>,
+    tls: Option<TlsAcceptor>,
     patience: Duration,
+    admission: Arc<Admission>,
 }
 
-/// Each handshake is a task of its own, so that a slow one holds up nobody; they are bounded in number
-/// and in time.
-struct Handshakes {
-    acceptor: TlsAcceptor,
-    under_way: JoinSet<Option<(Stream, SocketAddr)>>,
+/// A connection that has a place, before its TLS handshake.
+pub(crate) struct Accepted {
+    tcp: TcpStream,
+    pub(crate) peer: SocketAddr,
+    tls: Option<TlsAcceptor>,
+    place: Place,
 }
 
 impl Listener {
     /// Listens on `address`; over TLS if there is something to do it with. A peer that takes no bytes for
     /// as long as `patience` is given up, where the system can do that.
-    pub(crate) async fn bind(
+    pub(crate) fn bind(
         address: SocketAddr,
         tls: Option<TlsAcceptor>,
         patience: Duration,
+        bounds: ConnectionBounds,
     ) -> io::Result<Self> {
-        let tcp = TcpListener::bind(address).await?;
-        let tls = tls.map(|acceptor| Handshakes { acceptor, under_way: JoinSet::new() });
-        Ok(Self { tcp, tls, patience })
+        let socket = match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4()?,
+            SocketAddr::V6(_) => TcpSocket::new_v6()?,
+        };
+        socket.set_reuseaddr(true)?; // else a restart waits for connections of the last process
+        socket.bind(address)?;
+        let tcp = socket.listen(BACKLOG)?;
+        Ok(Self { tcp, tls, patience, admission: Admission::new(bounds) })
     }
 
     /// `http` or `https`.
@@ -56,55 +58,33 @@ impl Listener {
         if self.tls.is_some() { "https" } else { "http" }
     }
 
-    /// The same, in the form for which axum knows how to tell handlers the peer's address.
-    pub(crate) fn with_peers(self) -> TapIo<Self, fn(&mut Stream)> {
-        self.tap_io(|_| {})
+    pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.tcp.local_addr()
     }
-}
 
-impl Accept for Listener {
-    type Io = Stream;
-    type Addr = SocketAddr;
-
-    /// The next connection that is ready for HTTP. It can be cancelled at any moment: what is under way
-    /// is kept in `self`.
-    async fn accept(&mut self) -> (Stream, SocketAddr) {
-        let patience = self.patience;
-        let Some(Handshakes { acceptor, under_way }) = &mut self.tls else {
-            let (stream, peer) = accept(&mut self.tcp, patience).await;
-            return (Stream::Plain(stream), peer);
-        };
+    /// The next connection that there is a place for; others are closed. Errors of the system, such as too
+    /// many open files, are logged and waited out. It can be cancelled at any moment.
+    pub(crate) async fn accept(&mut self) -> Accepted {
         loop {
-            tokio::select! {
-                Some(done) = under_way.join_next() => {
-                    if let Ok(Some(connection)) = done {
-                        return connection;
-                    }
-                }
-                (stream, peer) = accept(&mut self.tcp, patience), if under_way.len() < MAX_HANDSHAKES => {
-                    under_way.spawn(handshake(acceptor.clone(), stream, peer));
-                }
+            // axum's own, which knows which errors pass.
+            let (tcp, peer) = axum::serve::Listener::accept(&mut self.tcp).await;
+            if let Some(place) = self.admission.admit(peer.ip()) {
+                prepare(&tcp, peer, self.patience);
+                return Accepted { tcp, peer, tls: self.tls.clone(), place };
             }
         }
     }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.tcp.local_addr()
-    }
 }
 
-/// The next plain connection. Errors are waited out by axum, which knows which of them pass.
-async fn accept(tcp: &mut TcpListener, patience: Duration) -> (TcpStream, SocketAddr) {
-    let (stream, peer) = Accept::accept(tcp).await;
+fn prepare(tcp: &TcpStream, peer: SocketAddr, patience: Duration) {
     // Frames are written whole: waiting for more to send would only make them late, and where the client
     // acknowledges late (40 ms on Linux) each token of an agent would wait for the one before it.
-    if let Err(error) = stream.set_nodelay(true) {
+    if let Err(error) = tcp.set_nodelay(true) {
         tracing::debug!(%peer, "TCP_NODELAY can't be set: {error}");
     }
-    if let Err(error) = give_up_after(&stream, patience) {
+    if let Err(error) = give_up_after(tcp, patience) {
         tracing::debug!(%peer, "TCP_USER_TIMEOUT can't be set: {error}");
     }
-    (stream, peer)
 }
 
 /// Ends a connection whose peer takes no bytes for so long. A stream of events is only ever written, so
@@ -121,13 +101,25 @@ fn give_up_after(_: &TcpStream, _: Duration) -> io::Result<()> {
     Ok(())
 }
 
+impl Accepted {
+    /// The connection once it is ready for HTTP; nothing if its handshake fails or takes too long.
+    pub(crate) async fn ready(self) -> Option<Stream> {
+        let Self { tcp, peer, tls, place } = self;
+        let socket = match tls {
+            None => Socket::Plain(tcp),
+            Some(acceptor) => Socket::Tls(Box::new(handshake(&acceptor, tcp, peer).await?)),
+        };
+        Some(Stream { socket, intake: Intake::default(), _place: place })
+    }
+}
+
 async fn handshake(
-    acceptor: TlsAcceptor,
-    stream: TcpStream,
+    acceptor: &TlsAcceptor,
+    tcp: TcpStream,
     peer: SocketAddr,
-) -> Option<(Stream, SocketAddr)> {
-    match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
-        Ok(Ok(stream)) => Some((Stream::Tls(Box::new(stream)), peer)),
+) -> Option<TlsStream<TcpStream>> {
+    match tokio::time::timeout(HANDSHAKE, acceptor.accept(tcp)).await {
+        Ok(Ok(stream)) => Some(stream),
         Ok(Err(error)) => {
             tracing::debug!(%peer, "no TLS handshake: {error}");
             None
@@ -139,20 +131,32 @@ async fn handshake(
     }
 }
 
-/// A connection.
-pub(crate) enum Stream {
+/// A connection, of which no more is read than its intake says.
+pub(crate) struct Stream {
+    socket: Socket,
+    intake: Intake,
+    _place: Place,
+}
+
+impl Stream {
+    pub(crate) fn intake(&self) -> Intake {
+        self.intake.clone()
+    }
+}
+
+enum Socket {
     /// As it came.
     Plain(TcpStream),
     /// After its handshake.
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// Calls the same method of whichever stream it is.
+/// Calls the same method of whichever socket it is.
 macro_rules! forward {
     ($stream:expr, $method:ident $(, $argument:expr)*) => {
-        match $stream {
-            Stream::Plain(stream) => Pin::new(stream).$method($($argument),*),
-            Stream::Tls(stream) => Pin::new(stream).$method($($argument),*),
+        match &mut $stream.get_mut().socket {
+            Socket::Plain(socket) => Pin::new(socket).$method($($argument),*),
+            Socket::Tls(socket) => Pin::new(socket).$method($($argument),*),
         }
     };
 }
@@ -163,7 +167,15 @@ impl AsyncRead for Stream {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        forward!(self.get_mut(), poll_read, context, buffer)
+        let (before, intake) = (buffer.filled().len(), self.intake.clone());
+        if intake.is_spent() {
+            // `/ws` tells a frame that is too large from other failures by these words.
+            let error = "the message is too long for a caller that has not authenticated";
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, error)));
+        }
+        let read = forward!(self, poll_read, context, buffer);
+        intake.took(buffer.filled().len() - before);
+        read
     }
 }
 
@@ -173,7 +185,7 @@ impl AsyncWrite for Stream {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        forward!(self.get_mut(), poll_write, context, bytes)
+        forward!(self, poll_write, context, bytes)
     }
 
     fn poll_write_vectored(
@@ -181,22 +193,22 @@ impl AsyncWrite for Stream {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        forward!(self.get_mut(), poll_write_vectored, context, slices)
+        forward!(self, poll_write_vectored, context, slices)
     }
 
     fn is_write_vectored(&self) -> bool {
-        match self {
-            Self::Plain(stream) => stream.is_write_vectored(),
-            Self::Tls(stream) => stream.is_write_vectored(),
+        match &self.socket {
+            Socket::Plain(socket) => socket.is_write_vectored(),
+            Socket::Tls(socket) => socket.is_write_vectored(),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        forward!(self.get_mut(), poll_flush, context)
+        forward!(self, poll_flush, context)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        forward!(self.get_mut(), poll_shutdown, context)
+        forward!(self, poll_shutdown, context)
     }
 }
 

@@ -2,8 +2,12 @@
 //! the settings or the command line are wrong.
 
 mod access;
+mod admission;
 mod commands;
+mod hardening;
+mod hazards;
 mod keys;
+mod limits;
 mod listener;
 mod logging;
 mod serve;
@@ -34,6 +38,7 @@ fn main() -> ExitCode {
     match name {
         "check-config" => with_config(matches, |config, _| {
             say(&check_config(&config));
+            complain(&hazards::hazards(&config).join("\n"));
             ExitCode::SUCCESS
         }),
         "keys" => {
@@ -73,6 +78,7 @@ fn with_config(matches: &ArgMatches, run: impl FnOnce(Config, Sources) -> ExitCo
 
 fn serve(config: Config, sources: Sources) -> ExitCode {
     let settings = &config.settings;
+    let undone = hardening::apply(&config); // before there is any other thread
     let telemetry = match telemetry::open(settings) {
         Ok(telemetry) => telemetry,
         Err(error) => return finish(Err(error)),
@@ -80,6 +86,9 @@ fn serve(config: Config, sources: Sources) -> ExitCode {
     if let Err(error) = logging::init(settings.log, &settings.log_level, telemetry.as_ref()) {
         complain(&format!("the log can't be started: {error}"));
         return ExitCode::from(FAILED);
+    }
+    for sentence in undone.into_iter().chain(hazards::hazards(&config)) {
+        tracing::warn!("{sentence}");
     }
     let outcome = serve::run(&config, sources);
     if let Some(telemetry) = telemetry {

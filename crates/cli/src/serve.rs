@@ -1,6 +1,7 @@
 //! Running the server: open the store, listen, say where, and stop in an orderly way.
 
 mod agents;
+pub(crate) mod connections;
 mod front;
 mod health;
 mod opening;
@@ -13,7 +14,6 @@ use std::sync::Arc;
 use std::thread;
 
 use anyhow::{Context as _, Result, anyhow};
-use axum::serve::Listener as _;
 use rejoin::core::lifetime::{Lifetime, OnDisconnect};
 use rejoin::core::session::Settings as SessionSettings;
 use rejoin::core::state::Takeover;
@@ -25,9 +25,10 @@ use self::health::Health;
 use self::opening::{Opened, open_store};
 use self::reload::Reload;
 use crate::access::Authenticator;
+use crate::admission::ConnectionBounds;
 use crate::listener::Listener;
 use crate::settings::{self, Config, Secret, Settings, Sources};
-use crate::{keys, tls};
+use crate::{hazards, keys, tls};
 
 /// Runs until it is told to stop, or the store fails.
 pub(crate) fn run(config: &Config, sources: Sources) -> Result<()> {
@@ -60,12 +61,13 @@ async fn serve(config: &Config, sources: Sources) -> Result<()> {
     let tls = tls::open(settings)?;
     let server_settings = server_settings(settings);
     let lifetime = &server_settings.session.lifetime;
+    hazards::check_data_dir(settings)?;
     let Opened { store, about, failure } = open_store(config, lifetime, clock.now())?;
     let keys = keys::open(config)?;
     tracing::debug!(signs = keys.current().newest().id(), "signing keys");
     let acceptor = tls.as_ref().map(tls::Tls::acceptor).transpose()?;
-    let listener = Listener::bind(settings.listen, acceptor, settings.heartbeat_timeout)
-        .await
+    let bounds = ConnectionBounds::of(settings, rejoin::raise_file_limit());
+    let listener = Listener::bind(settings.listen, acceptor, settings.heartbeat_timeout, bounds)
         .with_context(|| format!("cannot listen on {}", settings.listen))?;
     let mut builder = agents::add(Sessions::builder(store), config)?;
     if let Some(url) = &settings.hook_url {
@@ -89,8 +91,9 @@ async fn serve(config: &Config, sources: Sources) -> Result<()> {
     let service = Service::new(sessions, Arc::new(move || current.current()), service_settings);
     let access = Authenticator::open(&config.access)?;
     let routes = front::routes(config, &access, service.clone(), &health);
-    greet(&listener, &about, settings)?;
+    // Before it is said that the server runs: SIGHUP would end it.
     let reload = tokio::spawn(Reload::listen(keys, tls, access, sources)?.run());
+    greet(&listener, &about, settings)?;
     let server = tokio::spawn(front::serve(listener, routes, Arc::clone(&health)));
 
     let outcome = tokio::select! {
@@ -112,7 +115,7 @@ async fn serve(config: &Config, sources: Sources) -> Result<()> {
     reload.abort();
     let closed = service.close().await;
     health.stop();
-    server.await.context("the listener's task failed")??;
+    server.await.context("the listener's task failed")?;
     outcome?;
     closed?;
     tracing::info!("stopped; every session is kept");

@@ -78,6 +78,7 @@ pub use rejoin_store as store;
 pub use access::{Authenticate, Caller, CredentialFault, CredentialId, Open, Unauthorized};
 pub use agent::{Agent, Saying, Seat, Start, Voice};
 pub use attachment::{Attachment, Line, Posted, Told};
+pub use child::{ChildEnvironment, raise_file_limit, set_child_environment};
 pub use clock::{Clock, WallClock, WallTime};
 pub use entry::EntryBody;
 pub use error::{AttachError, CreateError, EndError, Gone, PublishError};

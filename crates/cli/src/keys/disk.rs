@@ -3,7 +3,9 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -27,6 +29,12 @@ pub(super) fn read(path: &Path) -> Result<Option<(KeyFile, Stamp)>> {
     ensure!(
         mode & 0o077 == 0,
         "key file {} can be read or changed by others (mode {mode:03o}); run `chmod 600` on it",
+        path.display()
+    );
+    let (owner, own) = (metadata.uid(), rustix::process::geteuid().as_raw());
+    ensure!(
+        owner == own || owner == 0,
+        "key file {} belongs to user {owner}, and this server runs as {own}",
         path.display()
     );
     let mut text = String::new();

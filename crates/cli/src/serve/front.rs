@@ -1,10 +1,8 @@
 //! The web side of the server: every route it answers, and serving them until it stops.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
 use axum::Router;
 use axum::http::StatusCode;
 use rejoin::WallClock;
@@ -13,6 +11,7 @@ use rejoin::web::{
     self, AllowList, Allowed, McpSettings, MetricsFor, ModernSettings, Revisions, WebSettings,
 };
 
+use super::connections;
 use super::health::{self, Health};
 use super::opening::log_bounds;
 use super::pages;
@@ -38,19 +37,15 @@ pub(crate) fn routes(
 }
 
 /// Answers on `listener` until the server stops.
-pub(crate) async fn serve(listener: Listener, routes: Router, health: Arc<Health>) -> Result<()> {
-    let stopping = Arc::clone(&health);
-    let service = routes.into_make_service_with_connect_info::<SocketAddr>();
-    let server = axum::serve(listener.with_peers(), service)
-        .with_graceful_shutdown(async move { stopping.stopped().await })
-        .into_future();
+pub(crate) async fn serve(listener: Listener, routes: Router, health: Arc<Health>) {
+    let server = connections::serve(listener, routes, health.stopped());
     let too_long = async {
         health.stopped().await;
         tokio::time::sleep(LAST_WORDS).await;
     };
     tokio::select! {
-        served = server => served.context("the listener failed"),
-        () = too_long => Ok(()),
+        () = server => {}
+        () = too_long => {}
     }
 }
 
@@ -78,12 +73,20 @@ fn web_settings(config: &Config) -> WebSettings {
         reconnect_backoff: settings.reconnect_backoff.clone(),
         max_reconnect_attempts: settings.max_reconnect_attempts,
         sse_keep_alive: settings.sse_keep_alive,
-        metrics: match settings.metrics_access {
-            MetricsAccess::Open => MetricsFor::Anybody,
-            MetricsAccess::Admin => MetricsFor::Administrators,
-        },
+        metrics: metrics_for(settings),
         mcp: mcp_settings(config),
         wall_clock: WallClock::default(),
+    }
+}
+
+/// Beyond loopback what goes on in a server is not for everybody.
+fn metrics_for(settings: &Settings) -> MetricsFor {
+    let beyond = !settings.listen.ip().to_canonical().is_loopback();
+    match settings.metrics_access {
+        Some(MetricsAccess::Open) => MetricsFor::Anybody,
+        Some(MetricsAccess::Admin) => MetricsFor::Administrators,
+        None if beyond => MetricsFor::Administrators,
+        None => MetricsFor::Anybody,
     }
 }
 

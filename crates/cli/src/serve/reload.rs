@@ -9,6 +9,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::MissedTickBehavior;
 
 use crate::access::Authenticator;
+use crate::hardening;
 use crate::keys::SharedKeys;
 use crate::settings::Sources;
 use crate::tls::Tls;
@@ -72,6 +73,7 @@ impl Reload {
                 return tracing::error!(problems, "the keys of callers stay as they were");
             }
         };
+        rejoin::set_child_environment(hardening::children_see(&config));
         match self.access.reload(&config.access) {
             Ok(Some(read)) => tracing::info!(read, "keys of callers read"),
             Ok(None) => {}

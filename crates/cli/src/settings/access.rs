@@ -12,6 +12,7 @@ use super::problem::{Origin, Problems, did_you_mean};
 use super::scalars::Switch;
 use super::secret::Secret;
 use super::sources::Environment;
+use crate::limits::{MIN_KEY_CHARS, WEAK_KEY_CHARS};
 
 /// The longest name of a caller.
 const MAX_PRINCIPAL_CHARS: usize = 255;
@@ -26,14 +27,20 @@ pub(super) const API_KEY_FIELDS: [(&str, &str); 6] = [
     ("admin", "Whether it may see and end everybody's sessions. `false`, if left out."),
     ("publish", "Whether it may publish events into sessions. `false`, if left out."),
     ("key_sha256", "The SHA-256 of the key, in hex: `printf %s \"$KEY\" | sha256sum`."),
-    ("key_env", "The environment variable that holds the key, in place of `key_sha256`."),
+    (
+        "key_env",
+        "The environment variable that holds the key, in place of `key_sha256`. It has at least 8 characters, better 32.",
+    ),
 ];
 
 /// The fields of `[jwt]`, with what users read about them.
 pub(super) const JWT_FIELDS: [(&str, &str); 4] = [
     ("issuer", "Who must have made the token (`iss`). Required."),
     ("audience", "For whom it must be made (`aud`). Required."),
-    ("jwks_file", "A file with the issuer's public keys (JWKS). It is read again when it changes."),
+    (
+        "jwks_file",
+        "A file with the issuer's public keys (JWKS). It is read again when it changes, and on SIGHUP.",
+    ),
     (
         "secret_env",
         "The environment variable that holds the shared secret (HS256), in place of `jwks_file`.",
@@ -223,7 +230,18 @@ impl<'a> Fields<'a> {
                 }
                 hash
             }
-            (_, variable) => self.secret(&variable).map(|key| Sha256::digest(key.expose()).into()),
+            (_, variable) => {
+                let key = self.secret(&variable)?;
+                let length = key.chars();
+                if length < MIN_KEY_CHARS {
+                    let text = format!(
+                        "has {length} characters; an API key needs at least {MIN_KEY_CHARS}, and \
+                         `openssl rand -hex 32` makes a good one"
+                    );
+                    self.problems.add(Origin::Variable(variable), text);
+                }
+                Some(Sha256::digest(key.expose()).into())
+            }
         }
     }
 
@@ -299,6 +317,19 @@ impl<'a> Fields<'a> {
             }
         }
     }
+}
+
+/// The names of those keys whose length is known and small, for a warning.
+pub(super) fn short_keys(file: &File, environment: &Environment) -> Vec<String> {
+    let short = |block: &Block| {
+        let text = |key: &str| {
+            let field = block.fields.iter().find(|field| field.key == key)?;
+            if let Raw::One(text) = &field.raw { Some(text.as_str()) } else { None }
+        };
+        let key = Secret::from_os(environment.get(text("key_env")?)?);
+        (key.chars() < WEAK_KEY_CHARS).then(|| text("name").unwrap_or_default().to_owned())
+    };
+    file.api_keys.iter().filter_map(short).collect()
 }
 
 /// Whether `text` can name a caller: people read it in logs and lists, and it is stored with each

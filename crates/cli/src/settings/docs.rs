@@ -47,7 +47,7 @@ const FILE_ONLY: &str = "\
 ## API keys: `[[api_keys]]`
 
 Only in the file, one table for each key. Callers present a key as `Authorization: Bearer …` or `X-API-Key`; only its
-SHA-256 is kept.
+SHA-256 is kept. SIGHUP reads them again; connections of a key that was removed or changed are closed.
 ";
 
 const EXAMPLE_KEY: &str = "\

@@ -38,7 +38,22 @@ pub(super) struct Field {
     pub(super) origin: Origin,
 }
 
+impl Field {
+    fn text(&self) -> Option<String> {
+        match &self.raw {
+            Raw::One(text) => Some(text.clone()),
+            Raw::Many(_) => None,
+        }
+    }
+}
+
 impl File {
+    /// The environment variables that its tables name.
+    pub(super) fn variables(&self) -> Vec<String> {
+        let fields = self.api_keys.iter().chain(&self.jwt).flat_map(|block| &block.fields);
+        fields.filter(|field| field.key.ends_with("_env")).filter_map(Field::text).collect()
+    }
+
     /// What stands in `text`, which was read from `path`.
     pub(super) fn parse(path: &str, text: &str, problems: &mut Problems) -> Self {
         let lines = Lines { path, text };

@@ -34,7 +34,9 @@ mod tests;
 mod time;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
+use access::short_keys;
 pub(crate) use access::{Access, ApiKey, Jwt, JwtKey, is_principal};
 pub(crate) use check_config::check_config;
 pub(crate) use choices::{
@@ -59,6 +61,12 @@ pub(crate) struct Config {
     pub(crate) access: Access,
     /// The secrets that only the environment can hold.
     pub(crate) secrets: SessionSecrets,
+    /// Variables that children must not see, as far as settings name them.
+    pub(crate) hidden_variables: Vec<String>,
+    /// Names of API keys that are short.
+    pub(crate) short_keys: Vec<String>,
+    /// The file that was read.
+    pub(crate) file: Option<PathBuf>,
     origins: BTreeMap<&'static str, Origin>,
 }
 
@@ -81,7 +89,12 @@ impl Config {
             broken.insert("auth");
         }
         let secrets = SessionSecrets::read(environment, &mut problems);
-        let config = Self { settings, access, secrets, origins };
+        let mut hidden_variables = file.variables();
+        hidden_variables.extend(settings.child_env_hide.iter().cloned());
+        let short_keys = short_keys(&file, environment);
+        let file = file_named(flags, environment).map(|(path, _)| PathBuf::from(path));
+        let config =
+            Self { settings, access, secrets, hidden_variables, short_keys, file, origins };
         checks::check(&config, |key| broken.contains(key), &mut problems);
         problems.or(config)
     }
@@ -95,6 +108,14 @@ impl Config {
     pub(crate) fn is_protected(&self) -> bool {
         self.access != Access::Open
     }
+}
+
+/// The path that `--config` or `REJOIN_CONFIG` gives, and which of the two.
+fn file_named<'a>(flags: &'a Flags, environment: &'a Environment) -> Option<(&'a str, Origin)> {
+    let from_flag = flags.config.as_deref().map(|path| (path, Origin::Flag("config".into())));
+    let from_variable =
+        || Some((environment.text(CONFIG_VARIABLE)?, Origin::Variable(CONFIG_VARIABLE.into())));
+    from_flag.or_else(from_variable)
 }
 
 /// Where the settings came from, to read them again while the server runs. The environment is the one of
@@ -118,10 +139,7 @@ impl Sources {
 
 /// What the file says that `--config` or `REJOIN_CONFIG` names; nothing if none is named.
 fn read_file(flags: &Flags, environment: &Environment, problems: &mut Problems) -> File {
-    let from_flag = flags.config.as_deref().map(|path| (path, Origin::Flag("config".into())));
-    let from_variable =
-        || Some((environment.text(CONFIG_VARIABLE)?, Origin::Variable(CONFIG_VARIABLE.into())));
-    let Some((path, origin)) = from_flag.or_else(from_variable) else { return File::default() };
+    let Some((path, origin)) = file_named(flags, environment) else { return File::default() };
     match std::fs::read_to_string(path) {
         Ok(text) => File::parse(path, &text, problems),
         Err(error) => {

@@ -81,6 +81,27 @@ impl Kind for FilePath {
     }
 }
 
+/// The name of an environment variable.
+pub(crate) struct VariableName;
+
+impl Kind for VariableName {
+    type Value = String;
+    const PLACEHOLDER: &'static str = "NAME";
+
+    fn parse(text: &str) -> Result<String, String> {
+        let is_name = !text.is_empty() && !text.contains(['=', '\0']);
+        if is_name {
+            Ok(text.into())
+        } else {
+            Err(format!("{text:?} is not the name of a variable"))
+        }
+    }
+
+    fn show(value: &String) -> Shown {
+        Shown::quoted(value)
+    }
+}
+
 impl Kind for Filter {
     type Value = Filter;
     const PLACEHOLDER: &'static str = "LEVEL";

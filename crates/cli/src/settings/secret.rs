@@ -30,6 +30,11 @@ impl Secret {
         &self.0
     }
 
+    /// How many characters it has.
+    pub(super) fn chars(&self) -> usize {
+        String::from_utf8_lossy(&self.0).chars().count()
+    }
+
     /// Nothing if it is long enough to sign with, else what to do about it.
     pub(super) fn check_length(&self) -> Result<(), String> {
         match self.0.len() {

@@ -10,7 +10,7 @@ use super::define::{Setting, optional, settings};
 use super::headers::Headers;
 use super::kind::{Kind, List, Maybe, Shown};
 use super::remote::{HostName, HttpUrl, McpRevision, Program, StoreChoice, WebOrigin};
-use super::scalars::{Count, FilePath, ListenAddress, Switch};
+use super::scalars::{Count, FilePath, ListenAddress, Switch, VariableName};
 use super::secret::Secret;
 use super::size::Size;
 use super::sources::{Environment, Reader};
@@ -85,6 +85,11 @@ settings! {
     max_reconnect_attempts: Count<u32> = Text("5"), at_least "1";
     /// The largest WebSocket frame that is read.
     max_frame_bytes: Size = Text("1MiB"), at_least "1KiB";
+    /// Connections at the same time; further ones are closed at once.
+    max_connections: Maybe<Count<usize>> = Absent("as many as open files allow"), at_least "1";
+    /// Connections from one address, or one IPv6 /64, at the same time. Connections from the same machine
+    /// are not held to it. A proxy elsewhere needs room for all its clients.
+    max_connections_per_address: Maybe<Count<usize>> = Absent("half of max_connections"), at_least "1";
     /// The `Origin` headers that are accepted, such as `https://app.example`.
     allowed_origins: List<WebOrigin> = Absent("loopback names only");
     /// The names in `Host` headers that are accepted, with any port.
@@ -129,9 +134,9 @@ settings! {
     auth: Maybe<AuthMode> = Absent("api_keys once there are any, else none");
     /// Lets anybody in when listening beyond loopback without authentication.
     insecure_no_auth: Switch = Text("false");
-    /// Who may read `/metrics`: whoever can reach the server (`open`), or callers with an `admin` key
+    /// Who may read `/metrics`: everybody who can reach the server (`open`), or callers with an `admin` key
     /// (`admin`); without authentication that means callers on the same machine.
-    metrics_access: MetricsAccess = Text("open");
+    metrics_access: Maybe<MetricsAccess> = Absent("open on loopback, admin beyond");
 }
 
 "Lifecycle hook" {
@@ -157,6 +162,12 @@ settings! {
     /// Child processes of one principal at the same time; its other sessions wait for one of these.
     max_children_per_principal: Maybe<Count<usize>> =
         Absent("half of max_children; all of them without authentication"), at_least "1";
+    /// Environment variables that agents and MCP servers must not see. Those that `key_env` and `secret_env`
+    /// name, `MCP_SESSION_SECRET…`, all that begin with `REJOIN_`, and headers of OpenTelemetry are hidden
+    /// anyway.
+    child_env_hide: List<VariableName> = Absent("none");
+    /// Environment variables that agents and MCP servers see although they would be hidden.
+    child_env_keep: List<VariableName> = Absent("none");
     /// Stays awake, for up to a millisecond, between calls that come one after the other to an agent or MCP
     /// server that answers that quickly. It halves their latency on small virtual machines, for time of a
     /// processor. A call that is answered within 200 µs is written down together with its answer: if the

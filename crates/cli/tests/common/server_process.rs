@@ -87,6 +87,11 @@ impl ServerProcess {
         timeout(PATIENCE, child.wait()).await.expect("it does not end").unwrap()
     }
 
+    /// Its settings file.
+    pub(crate) fn config(&self) -> PathBuf {
+        self.home.path().join("rejoin.toml")
+    }
+
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }

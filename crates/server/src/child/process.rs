@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
-use super::spawner;
+use super::{environment, spawner};
 
 /// How long a child may take to end by itself when its standard input is closed, before SIGTERM.
 const AFTER_CLOSING: Duration = Duration::from_secs(1);
@@ -23,9 +23,6 @@ const AFTER_TERM: Duration = Duration::from_secs(2);
 
 /// How long all of that takes at most.
 pub(crate) const LONGEST_END: Duration = AFTER_CLOSING.saturating_add(AFTER_TERM);
-
-/// Variables with secrets of ours, and those that begin so.
-const OUR_SECRETS: [&str; 2] = ["MCP_SESSION_SECRET", "REJOIN_"];
 
 /// What is run.
 #[derive(Clone, Debug)]
@@ -53,11 +50,8 @@ impl Process {
     pub(crate) async fn spawn(program: &Program) -> io::Result<(Self, Pipes)> {
         let mut command = Command::new(&program.name);
         command.args(&program.arguments);
-        for (name, _) in std::env::vars_os() {
-            let text = name.to_string_lossy();
-            if OUR_SECRETS.iter().any(|ours| text.starts_with(ours)) {
-                command.env_remove(&name);
-            }
+        for name in environment::hidden_names() {
+            command.env_remove(name);
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.kill_on_drop(true);
@@ -167,8 +161,13 @@ mod group {
         reason = "there is no safe way to make a system call between fork and exec"
     )]
     fn die_with_us(command: &mut Command) {
-        let parent = rustix::process::getpid();
+        use crate::child::file_limit;
+
+        let (parent, files) = (rustix::process::getpid(), file_limit::of_children());
         let in_child = move || {
+            if let Some(files) = &files {
+                rustix::process::setrlimit(rustix::process::Resource::Nofile, files.clone())?;
+            }
             rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
             // Whoever lost us before that call would wait for the signal for ever.
             match rustix::process::getppid() == Some(parent) {
@@ -177,7 +176,7 @@ mod group {
             }
         };
         // SAFETY: between fork and exec only calls that are safe in a signal handler may be made. These
-        // are two plain system calls; nothing is allocated and no lock is taken.
+        // are three plain system calls; nothing is allocated and no lock is taken.
         unsafe { command.pre_exec(in_child) };
     }
 }

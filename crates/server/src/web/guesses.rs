@@ -123,8 +123,8 @@ impl Budget {
     }
 }
 
-/// The part of an address that one stranger can't change at will.
-pub(super) fn network(address: IpAddr) -> IpAddr {
+/// The part of an address that one stranger can't change at will: all of an IPv4 address, a /64 of IPv6.
+pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
             let network = u128::from(address) & !u128::from(u64::MAX);

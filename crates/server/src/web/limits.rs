@@ -21,5 +21,8 @@ pub(super) const FAULT_ADDRESSES: usize = 16_384;
 /// Credentials that are remembered as good, by a hash of 8 bytes.
 pub(super) const CREDENTIALS_REMEMBERED: usize = 65_536;
 
+/// Bytes that are read on `/ws` from a caller that has not authenticated: enough for the longest credential.
+pub(super) const STRANGER_BYTES: u64 = 32 * 1024;
+
 /// A correction of the wall clock is noticed within this time by connections whose credential ends.
 pub(super) const LOOK_AT_CLOCK: Duration = Duration::from_secs(15);

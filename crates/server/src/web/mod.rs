@@ -14,6 +14,7 @@ mod api;
 pub(crate) mod credentials;
 mod gate;
 mod guesses;
+mod intake;
 mod limits;
 pub(crate) mod mcp;
 mod visitor;
@@ -33,6 +34,8 @@ use rejoin_core::Timestamp;
 use rejoin_core::record::Record;
 
 pub use gate::{AllowList, Allowed, gate};
+pub use guesses::network;
+pub use intake::Intake;
 pub use mcp::{McpSettings, ModernSettings, ModernUpstream, Revisions};
 
 use self::answer::Failure;

@@ -12,25 +12,40 @@ fn listening_beyond_loopback_needs_authentication_or_a_word() {
     assert!(load("", &[], &["--listen", "0.0.0.0:8181", "--insecure-no-auth"]).is_ok());
     assert!(load("", &[], &["--listen", "[::1]:8181"]).is_ok());
     assert!(load("", &[], &beyond).is_err());
-    assert!(load(file, &[("A_KEY", "x")], &beyond).is_ok());
-    assert!(load(file, &[("A_KEY", "x"), ("REJOIN_AUTH", "none")], &beyond).is_err());
+    assert!(load(file, &[("A_KEY", "sixteen letters.")], &beyond).is_ok());
+    assert!(
+        load(file, &[("A_KEY", "sixteen letters."), ("REJOIN_AUTH", "none")], &beyond).is_err()
+    );
+}
+
+#[test]
+fn a_key_that_can_be_guessed_in_an_hour_is_refused_and_a_short_one_is_told_of() {
+    let file = "[[api_keys]]\nname = 'a'\nkey_env = 'A_KEY'";
+    for short in ["#", "1234567", "ü234567"] {
+        let text = "A_KEY: has ";
+        let problems = problems(file, &[("A_KEY", short)], &[]);
+        assert!(problems[0].starts_with(text) && !problems[0].contains(short), "{problems:?}");
+    }
+    let config = load(file, &[("A_KEY", "12345678")], &[]).unwrap();
+    assert_eq!(config.short_keys, ["a"]);
+    assert_eq!(config.hidden_variables, ["A_KEY"]);
 }
 
 #[test]
 fn api_keys_turn_authentication_on() {
-    let hash = "9F86D081884C7D659A2FEAA0C55AD015A3BF4F1B2B0B822CD15D6C15B0F00A08"; // of "test"
+    let hash = "32788D57247BC541DF4E9E89BA1E63137C5EA4037B13140A67D6B1815C76453B"; // of "test the same key"
     let file = format!(
         "[[api_keys]]\nname = 'a'\nadmin = true\nkey_sha256 = '{hash}'
          [[api_keys]]\nname = 'b'\nprincipal = 'team'\nkey_env = 'B_KEY'"
     );
-    let config = load(&file, &[("B_KEY", "other")], &[]).unwrap();
+    let config = load(&file, &[("B_KEY", "another good key")], &[]).unwrap();
     let Access::ApiKeys(keys) = &config.access else { panic!("{:?}", config.access) };
     assert_eq!(
         (keys[0].principal.as_str(), keys[0].admin, keys[0].sha256[..2].to_vec()),
-        ("a", true, vec![0x9f, 0x86])
+        ("a", true, vec![0x32, 0x78])
     );
     assert_eq!((keys[1].principal.as_str(), keys[1].admin), ("team", false));
-    let same = problems(&file, &[("B_KEY", "test")], &[]);
+    let same = problems(&file, &[("B_KEY", "test the same key")], &[]);
     assert_eq!(same, ["rejoin.toml:5: API key \"b\" has the name or the key of \"a\""]);
 }
 
@@ -113,7 +128,7 @@ fn a_principal_has_255_characters_at_most_and_no_control_characters() {
     let file = |principal: &str| {
         format!("[[api_keys]]\nname = 'a'\nkey_env = 'A_KEY'\nprincipal = {principal}")
     };
-    let load = |principal: &str| load(&file(principal), &[("A_KEY", "x")], &[]);
+    let load = |principal: &str| load(&file(principal), &[("A_KEY", "sixteen letters.")], &[]);
     assert!(load(&format!("'{}'", "ü".repeat(255))).is_ok());
     for bad in ["''", "\"a\\nb\"", &format!("'{}'", "a".repeat(256))] {
         let problem = "rejoin.toml:4: principal: a principal has 1 to 255 characters, none of them a \

@@ -37,8 +37,8 @@ const PROTOCOL_DEFAULTS: &[(&str, &str)] = &[
     ("max_sessions_per_principal", "10000"), // ours
     ("allowed_origins", "-"),
     ("allowed_hosts", "-"),
-    ("auth", "-"),                   // api_keys once there are any
-    ("metrics_access", r#""open""#), // ours
+    ("auth", "-"),           // api_keys once there are any
+    ("metrics_access", "-"), // open on loopback, admin beyond
     ("hook_url", "-"),
     ("hook_secret", "-"),
     ("client_session_ids", "false"),

@@ -27,7 +27,7 @@ use crate::lane::Lane;
 use crate::metrics::Counted;
 use crate::random;
 use crate::service::{Phase, Service, Visitor};
-use crate::web::Front;
+use crate::web::{Front, Intake};
 
 /// How long a client that brings no credential has to say who it is.
 const TO_AUTHENTICATE: Duration = Duration::from_secs(10);
@@ -65,6 +65,8 @@ pub(super) struct Connection {
     pub(super) idle: Idle,
     pub(super) phase: watch::Receiver<Phase>,
     revocations: watch::Receiver<u64>,
+    /// How much is read from it until it has said who it is.
+    pub(super) intake: Intake,
     /// Whether it was told, without a session, that the server is going down.
     pub(super) told_draining: bool,
     _counted: Counted,
@@ -118,6 +120,7 @@ impl Connection {
         front: Arc<Front>,
         caller: Option<Caller>,
         address: Option<IpAddr>,
+        intake: Intake,
     ) -> Result<Box<Self>, Unavailable> {
         let now = front.service.now();
         let id = format!("conn_{:024x}", u128::from_le_bytes(random::bytes()?) >> 32);
@@ -139,6 +142,7 @@ impl Connection {
             idle: Idle { opened: now, heard: now, next_beat, unanswered: false },
             phase,
             revocations,
+            intake,
             told_draining: false,
             _counted: counted,
             closing: None,

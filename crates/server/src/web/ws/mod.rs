@@ -31,6 +31,8 @@ use self::connection::Connection;
 use super::Front;
 use super::answer::Failure;
 use super::credentials::credential;
+use super::intake::Intake;
+use super::limits::STRANGER_BYTES;
 
 /// Bytes read from a socket at once. Each connection has a buffer of that size, so it is small: it
 /// decides what an idle connection costs.
@@ -59,6 +61,10 @@ pub(super) async fn upgrade(
         // A browser can't set headers: it may say who it is in its first frame.
         Ok(None) | Err(_) => front.credentials.without(),
     };
+    let intake = extensions.get::<Intake>().cloned().unwrap_or_default();
+    if caller.is_none() {
+        intake.narrow(STRANGER_BYTES);
+    }
     let limit = front.settings.max_frame_bytes.saturating_mul(OVERSIZE);
     upgrade
         .read_buffer_size(READ_BUFFER)
@@ -67,7 +73,7 @@ pub(super) async fn upgrade(
         .max_frame_size(limit)
         .on_upgrade(move |socket| {
             let (sink, stream) = socket.split(); // out here, or the task would have room for it twice
-            match Connection::new(front, caller, address.map(canonical)) {
+            match Connection::new(front, caller, address.map(canonical), intake) {
                 // A task of its own: the one that upgraded it has room for all that is needed for that.
                 Ok(connection) => drop(tokio::spawn(connection.run(sink, stream))),
                 Err(unavailable) => tracing::error!(%unavailable, "a connection was not taken"),

@@ -74,6 +74,7 @@ impl Connection {
         }
         let content = json!({ "principal": caller.principal });
         self.visitor = Some(Visitor::over(Transport::WebSocket, caller, self.address()));
+        self.intake.open();
         let frame = words::control("system.authenticated", None, self.now(), content, json!({}));
         self.out.text(frame);
         Next::GoOn
