@@ -76,8 +76,9 @@ fn readable_by_all(path: &Path) -> Option<String> {
     })
 }
 
-/// Refuses a data directory in which others may put or replace files, or that is another user's: they could
-/// put keys and sessions of their own there. One that is not there yet is made for its owner alone.
+/// Refuses a data directory of ours in which everybody may put or replace files: they could put keys and
+/// sessions of their own there. One that is not there yet is made for its owner alone; about one that is
+/// another user's, such as a mounted volume, there is only a warning.
 pub(crate) fn check_data_dir(settings: &Settings) -> Result<()> {
     match settings.store {
         StoreChoice::Memory => Ok(()),
@@ -88,18 +89,19 @@ pub(crate) fn check_data_dir(settings: &Settings) -> Result<()> {
 fn check_directory(directory: &Path) -> Result<()> {
     let Ok(metadata) = std::fs::metadata(directory) else { return Ok(()) };
     let mode = metadata.permissions().mode() & 0o7777;
-    let path = directory.display();
-    if mode & 0o002 != 0 {
+    let (path, owner) = (directory.display(), metadata.uid());
+    let is_ours = owner == rustix::process::geteuid().as_raw();
+    if is_ours && mode & 0o002 != 0 {
         bail!(
-            "data_dir {path} can be changed by everybody (mode {mode:03o}); run `chmod 700` on it"
+            "data_dir {path} can be changed by everybody (mode {mode:03o}); run `chmod 700` on it, or name a \
+             directory in it, which will be made for this user alone"
         );
     }
-    let own = rustix::process::geteuid().as_raw();
-    if metadata.uid() != own && metadata.uid() != 0 {
-        bail!("data_dir {path} belongs to user {}, and this server runs as {own}", metadata.uid());
+    if mode & 0o022 != 0 {
+        tracing::warn!(%path, mode = %format_args!("{mode:03o}"), "others may change what is in data_dir");
     }
-    if mode & 0o020 != 0 {
-        tracing::warn!(%path, "the group of data_dir may change what is in it; run `chmod 700` on it");
+    if !is_ours && owner != 0 {
+        tracing::warn!(%path, owner, "data_dir belongs to another user, who may change what is in it");
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ pub fn raise_file_limit() -> u64 {
 
     let before = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: before.maximum, maximum: before.maximum };
-    let limit = match setrlimit(Resource::Nofile, raised.clone()) {
+    let limit = match setrlimit(Resource::Nofile, raised) {
         Ok(()) => {
             let _ = BEFORE.set(before);
             raised.current
@@ -27,7 +27,7 @@ static BEFORE: std::sync::OnceLock<rustix::process::Rlimit> = std::sync::OnceLoc
 /// The limit that a child is to have, if it is another one.
 #[cfg(unix)]
 pub(super) fn of_children() -> Option<rustix::process::Rlimit> {
-    BEFORE.get().cloned()
+    BEFORE.get().copied()
 }
 
 /// There is no such limit here.

@@ -166,7 +166,7 @@ mod group {
         let (parent, files) = (rustix::process::getpid(), file_limit::of_children());
         let in_child = move || {
             if let Some(files) = &files {
-                rustix::process::setrlimit(rustix::process::Resource::Nofile, files.clone())?;
+                rustix::process::setrlimit(rustix::process::Resource::Nofile, *files)?;
             }
             rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
             // Whoever lost us before that call would wait for the signal for ever.
