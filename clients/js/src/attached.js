@@ -1,6 +1,6 @@
 // What comes in from the server: the answer to what was asked for, and everything after it.
 
-import { isAboutState, recovery } from './codes.js';
+import { isAboutState, mayHaveEntered, recovery } from './codes.js';
 import { abandon, onSuperseded, stop } from './connection.js';
 import { KNOWN, NEW_HOLE, OLD_HOLE, TELL } from './delivery.js';
 import { read } from './frames.js';
@@ -144,7 +144,8 @@ function onRefused(m, refusal, now) {
     return m.put({ type: 'refused', code, message });
   }
   if (advice !== 'retry_later') return giveUp(m, message_id, 'refused', code);
-  m.outbox.hold(message_id, now + (retryAfter ?? m.backoff.step(m.outbox.holds)));
+  const until = now + (retryAfter ?? m.backoff.step(m.outbox.holds));
+  m.outbox.hold(message_id, until, mayHaveEntered(code));
 }
 
 /**

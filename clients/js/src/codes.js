@@ -35,6 +35,9 @@ export const isAboutToken = (code) => /^TOKEN_/.test(code);
 /** Whether the server may have used the token up all the same. @param {string} code */
 export const mayHaveUsedToken = (code) => code === 'DATABASE_UNAVAILABLE' || code === 'INTERNAL_ERROR';
 
+/** Whether the server may have entered the message all the same. @param {string} code */
+export const mayHaveEntered = (code) => code === 'DATABASE_UNAVAILABLE' || code === 'INTERNAL_ERROR';
+
 export const SUPERSEDED = 4100;
 export const SESSION_ENDED = 4101;
 

@@ -5,7 +5,7 @@
  * What the application wants to tell the agent; a cancellation has no content.
  * `sent` is what the server may know of it: nothing; it is on its way on this connection; or it was on
  * its way when an earlier one broke, so perhaps it arrived.
- * @typedef {{ message_id: string, content?: unknown, bytes: number, sent: 'no'|'on_its_way'|'unanswered' }} Letter
+ * @typedef {{ message_id: string, content?: unknown, bytes: number, sent: 'no'|'on_its_way'|'unanswered', doubtful: boolean }} Letter
  */
 
 const encoder = new TextEncoder();
@@ -35,7 +35,7 @@ export class Outbox {
     const tooLarge = this.letters.length > 0 && this.bytes + size > maxUnacceptedBytes;
     if (tooLarge || this.letters.length >= maxUnaccepted) return false;
     this.bytes += size;
-    this.letters.push({ message_id, content, bytes: size, sent: 'no' });
+    this.letters.push({ message_id, content, bytes: size, sent: 'no', doubtful: false });
     return true;
   }
 
@@ -58,7 +58,9 @@ export class Outbox {
   /** The connection broke: answers to what was on its way will not come. */
   disconnected() {
     for (const letter of this.letters) {
-      if (letter.sent === 'on_its_way') letter.sent = 'unanswered';
+      if (letter.sent !== 'on_its_way') continue;
+      letter.sent = 'unanswered';
+      letter.doubtful = true;
     }
   }
 
@@ -78,14 +80,17 @@ export class Outbox {
   }
 
   /**
-   * The server has no room for it and did not enter it: nothing is sent until then.
-   * @param {string} message_id @param {number} until
+   * The server can't take it now: nothing is sent until then. If it may have entered it all the same, the
+   * letter counts as unanswered: sent again under its id it is entered once.
+   * @param {string} message_id @param {number} until @param {boolean} mayBeEntered
    */
-  hold(message_id, until) {
+  hold(message_id, until, mayBeEntered) {
     this.holds += 1;
     this.heldUntil = Math.max(this.heldUntil ?? 0, until);
     const held = this.letters.find((letter) => letter.message_id === message_id);
-    if (held) held.sent = 'no';
+    if (!held) return;
+    held.doubtful ||= mayBeEntered;
+    held.sent = held.doubtful ? 'unanswered' : 'no';
   }
 
   /** The letter that the server's next answer is about: it answers in order. @returns {string|null} */

@@ -160,7 +160,8 @@ impl Client {
             }
             (Recovery::RetryLater, Some(message_id)) => {
                 let step = self.backoff.step(self.outbox.holds());
-                self.outbox.hold(&message_id, now + retry_after.unwrap_or(step));
+                let until = now + retry_after.unwrap_or(step);
+                self.outbox.hold(&message_id, until, may_have_entered(code));
             }
             (_, Some(message_id)) => self.give_up(message_id, GivenUp::Refused(code)),
             (_, None) => {
@@ -192,6 +193,11 @@ impl Client {
             self.command(ClientCommand::Ack { session_id, last_seq, received_count, gap_detected });
         }
     }
+}
+
+/// Whether the server may have entered the message all the same, as it does not know itself.
+fn may_have_entered(code: ErrorCode) -> bool {
+    matches!(code, ErrorCode::DatabaseUnavailable | ErrorCode::InternalError)
 }
 
 /// About a snapshot, not about the session.

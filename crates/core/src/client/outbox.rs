@@ -27,11 +27,12 @@ impl Letter {
 /// What the server may know of a letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sent {
-    /// Nothing: it was not sent, or turned away.
+    /// Nothing: it was not sent, or turned away unentered.
     No,
     /// It is on its way on this connection; an answer will come.
     OnItsWay,
-    /// It was on its way when an earlier connection broke: perhaps it arrived.
+    /// It was on its way when an earlier connection broke, or the server failed over it: perhaps it was
+    /// entered.
     Unanswered,
 }
 
@@ -40,6 +41,9 @@ struct Waiting {
     message_id: MessageId,
     letter: Letter,
     sent: Sent,
+    /// Whether an earlier attempt may have entered it. The server's answer to a later one settles that only
+    /// if it is an acceptance.
+    doubtful: bool,
 }
 
 /// Too much waits already.
@@ -74,7 +78,7 @@ impl Outbox {
             return Err(Full);
         }
         self.bytes = bytes;
-        self.letters.push_back(Waiting { message_id, letter, sent: Sent::No });
+        self.letters.push_back(Waiting { message_id, letter, sent: Sent::No, doubtful: false });
         Ok(())
     }
 
@@ -102,7 +106,7 @@ impl Outbox {
     pub(super) fn disconnected(&mut self) {
         for waiting in &mut self.letters {
             if waiting.sent == Sent::OnItsWay {
-                waiting.sent = Sent::Unanswered;
+                (waiting.sent, waiting.doubtful) = (Sent::Unanswered, true);
             }
         }
     }
@@ -124,12 +128,15 @@ impl Outbox {
         true
     }
 
-    /// The server has no room for it and did not enter it: nothing is sent until then.
-    pub(super) fn hold(&mut self, message_id: &MessageId, until: Timestamp) {
+    /// The server can't take it now: nothing is sent until then. If it may have entered it all the same, the
+    /// letter counts as unanswered: sent again under its id it is entered once, and what became of it nobody
+    /// can say before it is answered for.
+    pub(super) fn hold(&mut self, message_id: &MessageId, until: Timestamp, may_be_entered: bool) {
         self.holds = self.holds.saturating_add(1);
         self.held_until = self.held_until.max(Some(until));
         if let Some(held) = self.letters.iter_mut().find(|w| w.message_id == *message_id) {
-            held.sent = Sent::No;
+            held.doubtful |= may_be_entered;
+            held.sent = if held.doubtful { Sent::Unanswered } else { Sent::No };
         }
     }
 
