@@ -17,7 +17,7 @@ use axum::Router;
 use axum::extract::ws::{Message as Pushed, WebSocket, WebSocketUpgrade};
 use axum::routing::get;
 use futures_util::{SinkExt as _, StreamExt as _};
-use rejoin::core::page::Body;
+use rejoin::core::EventBody;
 use rejoin::core::session::Publication;
 use rejoin::{Agent, Seat, Sessions};
 use serde::Deserialize;
@@ -50,7 +50,7 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
     let directory = world::directory()?;
     let rooms: Rooms = (0..CLIENTS).map(|_| Semaphore::new(AHEAD / STRIDE)).collect();
     let store = Arc::new(world::open(directory.path(), 2 * AHEAD)?);
-    let agent = Pusher { event: event(), rooms: Arc::clone(&rooms) };
+    let agent = Pusher { event: event()?, rooms: Arc::clone(&rooms) };
     let ours = server.block_on(serving::sessions(Sessions::builder(store).agent(agent)))?;
     let bare = server.block_on(peer(Sending::AtOnce))?;
     let gathered = server.block_on(peer(Sending::Together))?;
@@ -75,16 +75,16 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
 type Rooms = Arc<[Semaphore]>;
 
 /// An event as agents say them, in the form in which it is stored.
-fn event() -> Body {
+fn event() -> Result<EventBody> {
     let (head, tail) = (r#"{"event":"agent.thinking","content":""#, r#"","metadata":{}}"#);
     let filling = "a step further ".repeat(EVENT_BYTES);
     let text = format!("{head}{}{tail}", &filling[..EVENT_BYTES - head.len() - tail.len()]);
-    text.into_bytes().into()
+    Ok(EventBody::parse(text.as_bytes())?)
 }
 
 /// Says the same event again and again.
 struct Pusher {
-    event: Body,
+    event: EventBody,
     rooms: Rooms,
 }
 
@@ -93,11 +93,11 @@ impl Agent for Pusher {
     async fn run(&self, seat: Seat) {
         let Some(room) = number(&seat).and_then(|number| self.rooms.get(number)) else { return };
         let talk = async {
-            let (voice, event) = (seat.voice(), Body::from(&*self.event));
+            let (voice, event) = (seat.voice(), self.event.clone());
             loop {
                 room.acquire().await.context("it is never closed")?.forget();
                 for _ in 0..STRIDE {
-                    let events = vec![Arc::clone(&event)];
+                    let events = vec![event.clone()];
                     voice.say(Publication { events, ..Publication::default() }).await?;
                 }
             }
@@ -128,7 +128,7 @@ async fn peer(sending: Sending) -> Result<Serving> {
 }
 
 async fn push(socket: WebSocket) {
-    let event = event();
+    let Ok(event) = event() else { return };
     let text = String::from_utf8_lossy(&event).into_owned();
     let event = Pushed::Text(text.into());
     let (mut sink, mut stream) = socket.split();

@@ -12,6 +12,7 @@
 //! |---|---|
 //! | [`position`] | how a place in a log is named: epoch + seq; generations and terms |
 //! | [`log`] | the two logs: numbering, acks, bounds, trimming, message ids seen before |
+//! | [`event_body`] | the one form in which events are stored |
 //! | [`record`] | what is remembered of a session besides its logs |
 //! | [`state`] | the whole of a session and the only places where it changes |
 //! | [`lifetime`] | how long a session without a client is kept |
@@ -26,6 +27,7 @@
 pub mod client;
 pub mod codes;
 pub mod concealed;
+pub mod event_body;
 pub mod identity;
 pub mod ids;
 pub mod keys;
@@ -42,6 +44,7 @@ pub mod state;
 pub mod time;
 pub mod token;
 
+pub use event_body::EventBody;
 pub use ids::{AttachmentId, EventId, LogId, MessageId, Principal, ProcessId, SessionId};
 pub use position::{Epoch, Generation, InSeq, Position, Seq, Term};
 pub use time::Timestamp;

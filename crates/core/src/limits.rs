@@ -13,6 +13,12 @@ pub const PRINCIPAL_TAG_BYTES: usize = 20;
 /// How much longer such an id is than the name: `name~`, the digest in base64 and another `~`.
 pub const NAMED_ID_EXTRA_CHARS: usize = 5 + (PRINCIPAL_TAG_BYTES * 4).div_ceil(3) + 1;
 
+/// The longest name of an event.
+pub const MAX_EVENT_NAME_CHARS: usize = 128;
+
+/// How deep JSON from outside may be nested: what is deeper, other programs can't read.
+pub const MAX_JSON_DEPTH: usize = 128;
+
 /// Message ids remembered per session, so that a resent message is entered once.
 pub const MESSAGE_IDS: usize = 10_000;
 
@@ -128,7 +134,7 @@ pub const TOKEN_BYTES: usize = 128;
 /// Sessions of one principal that have ended and are remembered; the oldest are forgotten before their time.
 pub const ENDED_SESSIONS: usize = 10_000;
 
-/// Bounds of one session's out log.
+/// Bounds of one session's out log. The defaults hold a turn of 20,000 small deltas with room to spare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogBounds {
     /// Events kept.
@@ -144,6 +150,6 @@ pub struct LogBounds {
 impl Default for LogBounds {
     fn default() -> Self {
         let hour = Duration::from_secs(60 * 60);
-        Self { events: 1_000, bytes: 4 * 1024 * 1024, retention: hour, result_retention: hour }
+        Self { events: 50_000, bytes: 8 * 1024 * 1024, retention: hour, result_retention: hour }
     }
 }

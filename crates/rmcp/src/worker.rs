@@ -7,9 +7,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rejoin::core::SessionId;
-use rejoin::core::page::Body;
 use rejoin::core::session::Publication;
+use rejoin::core::{EventBody, SessionId};
 use rejoin::mcp::parts::{Event, Handshake, Hub, Keeping, Notes, StreamName};
 use rejoin::store::Failure;
 use rejoin::{Sessions, Watch};
@@ -297,7 +296,10 @@ impl SessionWorker {
     }
 
     /// A message as an event of the out log; nothing if nobody waits for it.
-    fn event_of(&mut self, message: &ServerJsonRpcMessage) -> Result<Option<Body>, ManagerError> {
+    fn event_of(
+        &mut self,
+        message: &ServerJsonRpcMessage,
+    ) -> Result<Option<EventBody>, ManagerError> {
         let answered = match message {
             ServerJsonRpcMessage::Response(response) => Some(response.id.clone()),
             ServerJsonRpcMessage::Error(error) => error.id.clone(),
@@ -312,29 +314,30 @@ impl SessionWorker {
         Ok(answered.and_then(|id| self.finish(&id, Some(&text))))
     }
 
-    fn answer(&mut self, id: &RequestId, message: &ServerJsonRpcMessage) -> Option<Body> {
+    fn answer(&mut self, id: &RequestId, message: &ServerJsonRpcMessage) -> Option<EventBody> {
         let text = words::text_of(message).ok()?;
         self.finish(id, Some(&text))
     }
 
     /// A request is dealt with, with an answer or without one. One that is not under way was cancelled.
-    fn finish(&mut self, id: &RequestId, message: Option<&str>) -> Option<Body> {
+    fn finish(&mut self, id: &RequestId, message: Option<&str>) -> Option<EventBody> {
         let pending = self.requests.remove(id)?;
         self.keeping.settle(pending.in_seq);
         let (stream, answers) = (pending.stream, Some(pending.in_seq));
         Some(Event { message, stream, answers, request: None, notes: Notes::default() }.to_body())
     }
 
-    async fn publish_or_quit(&mut self, events: Vec<Body>) -> Result<(), Quit> {
+    async fn publish_or_quit(&mut self, events: Vec<EventBody>) -> Result<(), Quit> {
         self.publish(events)
             .await
             .map_err(|error| quit(error, "the session takes nothing any more"))
     }
 
     /// Publishes events, with what must be stored together with them.
-    async fn publish(&mut self, events: Vec<Body>) -> Result<(), ManagerError> {
+    async fn publish(&mut self, events: Vec<EventBody>) -> Result<(), ManagerError> {
         let written = self.keeping.write();
-        let answers = |body: &Body| Event::from_body(body).is_some_and(|it| it.answers.is_some());
+        let answers =
+            |body: &EventBody| Event::from_body(body).is_some_and(|it| it.answers.is_some());
         let results = events.iter().any(answers);
         let (state, answered) = (written.state, written.answered);
         let (in_seq, key) = (None, None);
@@ -355,7 +358,7 @@ impl SessionWorker {
     }
 }
 
-fn event(message: Option<&str>, stream: StreamName) -> Body {
+fn event(message: Option<&str>, stream: StreamName) -> EventBody {
     Event { message, stream, answers: None, request: None, notes: Notes::default() }.to_body()
 }
 

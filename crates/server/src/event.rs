@@ -1,32 +1,13 @@
-//! What agents and backends say, between the JSON they write and the bytes that are stored and sent.
+//! What agents and backends say, between the JSON they write and the envelopes that are sent.
 //!
-//! An event is stored in one form: `{"event":"<name>", …, "metadata":{…}}`, its name first and its
-//! metadata last, everything else as it came. The rest of the envelope (session, seq, id, time) is
+//! An event is stored in one form, that of [`EventBody`]. The rest of the envelope (session, seq, id, time) is
 //! known to the store and joined on when it is sent, which so takes two copies and no parsing.
 
+pub use rejoin_core::event_body::{EventBody, EventRefused, check_depth, is_reserved};
+use rejoin_core::event_body::{Members, in_stored_form, one_line};
 use rejoin_core::page::{Body, StoredEvent};
 use rejoin_core::session::Publication;
 use rejoin_core::{EventId, InSeq, LogId, Seq, SessionId, Timestamp};
-use serde::Deserialize;
-use serde::de::{MapAccess, Visitor};
-use serde_json::value::RawValue;
-
-/// The longest name of an event.
-const MAX_NAME_CHARS: usize = 128;
-
-/// How deep JSON from outside may be nested: what is deeper, other programs can't read.
-pub const MAX_DEPTH: usize = 128;
-
-/// Names that only the server itself uses; besides these, all that begin with `system.` or `session.`, and
-/// with `user.`, which are the client's.
-pub(crate) const RESERVED: [&str; 6] = [
-    "agent.session_created",
-    "agent.session_ended",
-    "agent.state_exported",
-    "agent.state_restored",
-    "agent.error",
-    "error.recovery_failed",
-];
 
 /// The event by which an agent sets its state and says nothing.
 const SET_STATE: &str = "session.state";
@@ -35,47 +16,20 @@ const SET_STATE: &str = "session.state";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spoken {
     /// The event as it is stored; none if only the state is set.
-    pub event: Option<Body>,
+    pub event: Option<EventBody>,
     /// The agent's state after it, as JSON.
     pub state: Option<Body>,
     /// Entries up to this one are dealt with.
     pub in_seq: Option<InSeq>,
 }
 
-/// Why something an agent said is no event.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum EventRefused {
-    /// It can't be read.
-    #[error("an event is a JSON object: {0}")]
-    NotAnObject(String),
-    /// It is nested too deep.
-    #[error("JSON nested deeper than {MAX_DEPTH} levels is not taken")]
-    TooDeep,
-    /// It has no name, or one that can be none.
-    #[error("`event` must be a name of 1 to {MAX_NAME_CHARS} printable ASCII characters")]
-    NoName,
-    /// The name is the server's own.
-    #[error("the event name {0:?} is reserved")]
-    Reserved(String),
-    /// A member has the wrong type.
-    #[error("`{member}` must be {expected}")]
-    WrongType {
-        /// Which.
-        member: &'static str,
-        /// What it has to be.
-        expected: &'static str,
-    },
-}
-
 impl Spoken {
     /// Reads one JSON object: an event, or `session.state`.
     pub fn parse(text: &[u8]) -> Result<Self, EventRefused> {
-        check_depth(text)?;
-        let unreadable = |error: serde_json::Error| EventRefused::NotAnObject(error.to_string());
-        Self::from_members(serde_json::from_slice(text).map_err(unreadable)?)
+        Self::from_members(&Members::parse(text)?)
     }
 
-    fn from_members(members: Members<'_>) -> Result<Self, EventRefused> {
+    fn from_members(members: &Members<'_>) -> Result<Self, EventRefused> {
         let name = members.name()?;
         let in_seq = members.in_seq()?;
         if name == SET_STATE {
@@ -85,11 +39,8 @@ impl Spoken {
             })?;
             return Ok(Self { event: None, state: Some(one_line(state)), in_seq });
         }
-        if is_reserved(&name) {
-            return Err(EventRefused::Reserved(name));
-        }
         let state = members.get("state").filter(|state| *state != "null").map(one_line);
-        let event = Some(members.stored_form(&name)?);
+        let event = Some(EventBody::from_members(members)?);
         Ok(Self { event, state, in_seq })
     }
 }
@@ -100,32 +51,6 @@ impl From<Spoken> for Publication {
         let events = event.into_iter().collect();
         Self { events, state, in_seq, ..Self::default() }
     }
-}
-
-/// Whether only the server itself, or a client, may use this name.
-pub fn is_reserved(name: &str) -> bool {
-    let of_others = ["system.", "session.", "user."];
-    of_others.iter().any(|prefix| name.starts_with(prefix)) || RESERVED.contains(&name)
-}
-
-/// Refuses JSON that is nested too deep, before anything recursive looks at it. What is no JSON is
-/// left to the parser.
-pub fn check_depth(text: &[u8]) -> Result<(), EventRefused> {
-    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
-    for byte in text {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' if in_string => escaped = true,
-            b'"' => in_string = !in_string,
-            b'{' | b'[' if !in_string => depth += 1,
-            b'}' | b']' if !in_string => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        if depth > MAX_DEPTH {
-            return Err(EventRefused::TooDeep);
-        }
-    }
-    Ok(())
 }
 
 /// The envelope of one stored event, complete, as one line of JSON; [`Envelopes`] does it for many.
@@ -160,7 +85,8 @@ impl Envelopes {
         if event.at != self.at {
             (self.time, self.at) = (behind_seq(event.at), event.at);
         }
-        let stored = std::str::from_utf8(&event.body).unwrap_or(UNREADABLE);
+        let body = in_stored_form(&event.body);
+        let stored = std::str::from_utf8(&body).unwrap_or_default();
         let name_at = r#"{"event":""#.len();
         let name_end = stored[name_at..].find('"').map_or(stored.len(), |end| name_at + end + 1);
         let (name, rest) = stored.split_at(name_end);
@@ -179,120 +105,6 @@ fn behind_seq(at: Timestamp) -> String {
     format!(r#"","timestamp":"{at}""#)
 }
 
-/// Stands for bytes that are no event: somebody wrote into the log past this file.
-const UNREADABLE: &str = r#"{"event":"agent.unreadable","metadata":{}}"#;
-
-/// The members of a JSON object, in their order, unread.
-struct Members<'a>(Vec<(String, &'a RawValue)>);
-
-impl Members<'_> {
-    fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.get())
-    }
-
-    fn name(&self) -> Result<String, EventRefused> {
-        let text = self.get("event").ok_or(EventRefused::NoName)?;
-        let name: String = serde_json::from_str(text).map_err(|_| EventRefused::NoName)?;
-        let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
-        let good = !name.is_empty() && name.len() <= MAX_NAME_CHARS && name.bytes().all(plain);
-        if good { Ok(name) } else { Err(EventRefused::NoName) }
-    }
-
-    fn in_seq(&self) -> Result<Option<InSeq>, EventRefused> {
-        let wrong = EventRefused::WrongType { member: "in_seq", expected: "a whole number" };
-        match self.get("in_seq") {
-            None | Some("null") => Ok(None),
-            Some(text) => text.parse().map(|number| Some(InSeq::new(number))).map_err(|_| wrong),
-        }
-    }
-
-    /// The event as it is stored. What the envelope says is left out: the server knows it better.
-    fn stored_form(&self, name: &str) -> Result<Body, EventRefused> {
-        let mut text = format!(r#"{{"event":"{name}""#);
-        for (key, value) in &self.0 {
-            if !ELSEWHERE.contains(&key.as_str()) {
-                push_member(&mut text, key, value.get());
-            }
-        }
-        push_member(&mut text, "metadata", &self.metadata()?);
-        text.push('}');
-        Ok(one_line(&text))
-    }
-
-    /// The metadata without `replayed`, which is for the server to say.
-    fn metadata(&self) -> Result<String, EventRefused> {
-        let given = match self.get("metadata") {
-            None | Some("null") => return Ok("{}".to_owned()),
-            Some(given) => given,
-        };
-        let wrong = EventRefused::WrongType { member: "metadata", expected: "an object" };
-        let members: Members<'_> = serde_json::from_str(given).map_err(|_| wrong)?;
-        let mut text = String::from("{");
-        for (key, value) in members.0.iter().filter(|(key, _)| key != "replayed") {
-            push_member(&mut text, key, value.get());
-        }
-        text.push('}');
-        Ok(text)
-    }
-}
-
-/// Members that are stored elsewhere, or are the envelope's.
-const ELSEWHERE: [&str; 8] =
-    ["event", "metadata", "state", "in_seq", "session_id", "seq", "event_id", "timestamp"];
-
-fn push_member(text: &mut String, key: &str, value: &str) {
-    if !text.ends_with('{') {
-        text.push(',');
-    }
-    text.push_str(&serde_json::Value::from(key).to_string());
-    text.push(':');
-    text.push_str(value);
-}
-
-/// JSON without line breaks. Those in it stand between its parts, never inside a text, where they
-/// would be escaped.
-fn one_line(text: &str) -> Body {
-    if text.contains(['\n', '\r']) {
-        return text.replace(['\n', '\r'], " ").into_bytes().into();
-    }
-    text.as_bytes().into()
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(MembersVisitor)
-    }
-}
-
-struct MembersVisitor;
-
-impl<'de> Visitor<'de> for MembersVisitor {
-    type Value = Members<'de>;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut members = Vec::new();
-        while let Some(member) = map.next_entry::<String, &'de RawValue>()? {
-            members.push(member);
-        }
-        match duplicate(&members) {
-            Some(key) => Err(serde::de::Error::custom(format!("{key:?} is there twice"))),
-            None => Ok(Members(members)),
-        }
-    }
-}
-
-/// A name that more than one member has. Sorted rather than compared each with each: the number of members
-/// is the sender's choice.
-fn duplicate<'a>(members: &'a [(String, &RawValue)]) -> Option<&'a str> {
-    let mut names: Vec<&str> = members.iter().map(|(name, _)| name.as_str()).collect();
-    names.sort_unstable();
-    names.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -304,6 +116,7 @@ mod tests {
 
     fn sent(text: &str, replayed: bool) -> serde_json::Value {
         let body = Spoken::parse(text.as_bytes()).unwrap().event.unwrap();
+        let body = body.into_body();
         let event = StoredEvent { seq: Seq::new(43), at: Timestamp::from_millis(0), body };
         let text = envelope(&SessionId::from_random([1; 16]), LogId::new(7), &event, replayed);
         serde_json::from_str(&text).unwrap()

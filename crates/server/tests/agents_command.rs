@@ -62,8 +62,8 @@ async fn what_a_child_says_reaches_the_client_in_order() {
     ];
     world.tell(json!({"print": said})).await;
     let told = reader.until("live").await.pop().unwrap();
-    let first = r#"1={"event":"agent.thinking","content":"hm","metadata":{}}"#;
-    let second = r#"2={"event":"solver.step","metadata":{"n":1}}"#;
+    let first = r#"1={"event":"agent.thinking","content":"hm","metadata":{"in_seq":1}}"#;
+    let second = r#"2={"event":"solver.step","metadata":{"n":1,"in_seq":1}}"#;
     assert!(told.contains(first), "{told}");
     let told = if told.contains("2=") { told } else { reader.until("live").await.pop().unwrap() };
     assert!(told.contains(second), "{told}");
@@ -221,8 +221,8 @@ async fn a_child_that_does_not_read_holds_up_only_its_own_session() {
     let asked = Instant::now();
     other.tell(json!({"print": [{"event": "agent.here"}]})).await;
     other.until_head(1).await;
-    world.say(&[r#"{"event":"backend.here","metadata":{}}"#]).await;
-    assert_eq!(world.event_names().await, ["backend.here"], "its driver is free too");
+    world.say(&["here"]).await;
+    assert_eq!(world.event_names().await, ["said"], "its driver is free too");
     assert!(asked.elapsed() < 10 * SECOND);
     assert_eq!(world.record().await.covered.get(), 1, "what was not written covers nothing");
 }

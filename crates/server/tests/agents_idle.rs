@@ -14,7 +14,7 @@ struct NeverNames;
 impl Agent for NeverNames {
     async fn run(&self, mut seat: Seat) {
         while let Some(entry) = seat.next().await {
-            let events = vec![entry.body];
+            let events = vec![event(text(&entry.body))];
             if seat.publish(Publication { events, ..said() }).await.is_err() {
                 return;
             }

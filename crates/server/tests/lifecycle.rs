@@ -166,7 +166,7 @@ async fn closing_ends_every_task_tells_clients_to_come_back_and_keeps_sessions()
     settle().await;
     store.hold_writes();
     let (sessions, id) = (world.sessions.clone(), world.id.clone());
-    let publication = rejoin::core::session::Publication { events: vec![body("last")], ..said() };
+    let publication = rejoin::core::session::Publication { events: vec![event("last")], ..said() };
     let publishing = tokio::spawn(async move { sessions.publish(&id, publication).await });
     until(async || store.waiting() == 1).await;
     let (closing, gate) = (world.sessions.clone(), store.clone());

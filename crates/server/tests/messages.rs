@@ -158,13 +158,13 @@ async fn what_an_agent_says_after_its_death_is_not_published() {
     reader.send("m1", "work").await.unwrap();
     let old = soon(seats.recv()).await.unwrap();
     let zombie =
-        || Publication { events: vec![body("zombie")], in_seq: Some(InSeq::new(1)), ..said() };
+        || Publication { events: vec![event("zombie")], in_seq: Some(InSeq::new(1)), ..said() };
     settle().await;
     assert!(old.publish(zombie()).await.is_err(), "nobody sits there");
     let mut new = soon(seats.recv()).await.unwrap();
     assert!(old.publish(zombie()).await.is_err(), "somebody else sits there");
     assert_eq!(soon(new.next()).await.unwrap().in_seq, InSeq::new(1));
-    new.publish(Publication { events: vec![body("alive")], ..said() }).await.unwrap();
+    new.publish(Publication { events: vec![event("alive")], ..said() }).await.unwrap();
     assert_eq!(world.record().await.head.get(), 1);
 }
 
@@ -180,9 +180,9 @@ async fn an_agent_whose_lease_was_taken_publishes_nothing_and_is_started_again_l
     let take = TakeLease { holder: other, lasts: MINUTE, now: later };
     store_of(&world).take_lease(&world.id, take).await.unwrap();
     let asked = store.leases_asked.load(Ordering::SeqCst);
-    let fenced = old.publish(Publication { events: vec![body("late")], ..said() }).await;
+    let fenced = old.publish(Publication { events: vec![event("late")], ..said() }).await;
     assert!(matches!(fenced, Err(Failure::Refused(PublishRefused::Refused(_)))), "{fenced:?}");
-    let again = old.publish(Publication { events: vec![body("late")], ..said() }).await;
+    let again = old.publish(Publication { events: vec![event("late")], ..said() }).await;
     assert!(matches!(again, Err(Failure::Refused(PublishRefused::NoLease))), "{again:?}");
     pass(10 * SECOND).await;
     let asked = store.leases_asked.load(Ordering::SeqCst) - asked;
@@ -199,7 +199,7 @@ async fn a_session_that_ends_takes_its_agent_and_what_was_on_its_way_with_it() {
     let seat = soon(seats.recv()).await.unwrap();
     store.hold_writes();
     let publishing = tokio::spawn(async move {
-        let events = vec![body("late")];
+        let events = vec![event("late")];
         (seat.publish(Publication { events, ..said() }).await, seat)
     });
     until(async || store.waiting() == 1).await;

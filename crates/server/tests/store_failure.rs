@@ -18,7 +18,7 @@ async fn everybody_who_waits_for_a_store_that_fails_gets_an_error() {
     store.hold_writes();
 
     let (sessions, id) = (world.sessions.clone(), world.id.clone());
-    let publication = Publication { events: vec![body("one")], ..said() };
+    let publication = Publication { events: vec![event("one")], ..said() };
     let publishing = tokio::spawn(async move { sessions.publish(&id, publication).await });
     let (sessions, id) = (world.sessions.clone(), world.id.clone());
     let message = rejoin::core::log::EntryKind::Message;

@@ -30,10 +30,18 @@ impl Agent {
         let second = self.entries.remove(1)?;
         let word = String::from_utf8_lossy(&second.body).into_owned();
         Some(Publication {
-            events: vec![format!("done {word}").into_bytes().into()],
+            events: vec![said(&format!("done {word}"))],
             answered: vec![second.in_seq],
             ..Publication::default()
         })
+    }
+}
+
+/// An event that says this.
+pub(crate) fn said(text: &str) -> EventBody {
+    match EventBody::new("agent.said", &text) {
+        Ok(event) => event,
+        Err(refused) => panic!("the simulation's own event: {refused}"),
     }
 }
 
@@ -105,14 +113,14 @@ impl Server {
         } else if agent.said < says {
             agent.said += 1;
             let event = format!("{} of {word} ({})", agent.said, around.random.next());
-            Publication { events: vec![event.into_bytes().into()], ..Publication::default() }
+            Publication { events: vec![said(&event)], ..Publication::default() }
         } else {
             let entry_done = entry.in_seq;
             agent.said = 0;
             agent.entries.pop_front();
             let state = format!("{{\"stage\":\"after {entry_done}\",\"word\":\"{word}\"}}");
             Publication {
-                events: vec![format!("done {word}").into_bytes().into()],
+                events: vec![said(&format!("done {word}"))],
                 state: Some(state.into_bytes().into()),
                 in_seq: Some(entry_done),
                 ..Publication::default()

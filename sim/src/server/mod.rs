@@ -24,8 +24,8 @@ use rejoin_core::state::{
 };
 use rejoin_core::token::{self, Claims, Grant, TokenHash};
 use rejoin_core::{
-    AttachmentId, Epoch, EventId, InSeq, LogId, Principal, ProcessId, Seq, SessionId, Term,
-    Timestamp,
+    AttachmentId, Epoch, EventBody, EventId, InSeq, LogId, Principal, ProcessId, Seq, SessionId,
+    Term, Timestamp,
 };
 
 use crate::disk::{Disk, Reply, Write};
@@ -37,6 +37,7 @@ mod commands;
 mod tells;
 
 use agents::Agent;
+pub(crate) use agents::said;
 
 pub(crate) const TOKEN_TTL: Duration = Duration::from_secs(15 * 60);
 pub(crate) const SESSION_TTL: Duration = Duration::from_secs(1800);

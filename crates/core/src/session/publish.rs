@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use super::{Output, Session, Ticket};
+use crate::event_body::EventBody;
 use crate::lifetime::Verdict;
 use crate::limits;
 use crate::log::{MessageDigest, Weight};
@@ -16,7 +17,7 @@ use crate::time::Timestamp;
 #[derive(Clone, Debug, Default)]
 pub struct Publication {
     /// Events, in order; may be none.
-    pub events: Vec<Body>,
+    pub events: Vec<EventBody>,
     /// Whether they are results: where the log is over its bounds these go last.
     pub results: bool,
     /// The agent's state after them.
@@ -299,6 +300,7 @@ impl Session {
             bytes += publication.events.iter().map(|body| body.len()).sum::<usize>();
             let events = publication.events.into_iter();
             let weigh = if publication.results { Weight::result } else { Weight::passing };
+            let events = events.map(EventBody::into_body);
             append.events.extend(events.map(|body| NewEvent { weight: weigh(body.len()), body }));
             append.snapshot = publication.state.map(|body| NewSnapshot { size: size(&body), body });
             append.covers = append.covers.max(publication.in_seq);

@@ -350,7 +350,8 @@ impl Live {
 
 /// A publication of these events.
 pub fn saying(events: &[&str]) -> Publication {
-    let events = events.iter().map(|event| body(event)).collect();
+    let said = |text: &&str| rejoin_core::EventBody::new("said", text).unwrap();
+    let events = events.iter().map(said).collect();
     Publication { events, ..Publication::default() }
 }
 

@@ -46,8 +46,12 @@ pub fn body(text: &str) -> Body {
     Arc::from(text.as_bytes())
 }
 
+/// What it says: an event's content, or all of anything else.
 pub fn text(body: &Body) -> String {
-    String::from_utf8(body.to_vec()).unwrap()
+    let text = String::from_utf8(body.to_vec()).unwrap();
+    let content = text.strip_prefix(r#"{"event":"said","content":""#);
+    let content = content.and_then(|rest| rest.strip_suffix(r#"","metadata":{}}"#));
+    content.map_or_else(|| text.clone(), str::to_owned)
 }
 
 pub fn me() -> Principal {

@@ -5,12 +5,13 @@
 //! What the server sent is an event of the out log, in the form that all events have: the message is its
 //! content; its metadata says which stream it belongs to and which entry it answers.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 
 use rejoin_core::page::Body;
 use rejoin_core::token::TokenRecipe;
-use rejoin_core::{InSeq, ProcessId, Seq, SessionId};
+use rejoin_core::{EventBody, InSeq, ProcessId, Seq, SessionId};
 use rejoin_store::{Store, Unavailable};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -188,8 +189,8 @@ impl<'a> Event<'a> {
         Self { message: Some(message), stream, answers: None, request: None, notes }
     }
 
-    /// The bytes to store: `{"event":…,"content":<the message>,"metadata":{…}}`.
-    pub fn to_body(&self) -> Body {
+    /// What to store: `{"event":…,"content":<the message>,"metadata":{…}}`.
+    pub fn to_body(&self) -> EventBody {
         let name = match (self.answers, self.message) {
             (_, None) => "mcp.cancelled",
             (Some(_), Some(_)) => "mcp.response",
@@ -198,12 +199,11 @@ impl<'a> Event<'a> {
         let Notes { fetched, repeats, token } = self.notes.clone();
         let (stream, answers) = (self.stream.clone(), self.answers.map(InSeq::get));
         let metadata = Metadata { stream, answers, fetched, repeats, token };
-        let metadata = serde_json::to_string(&metadata).unwrap_or_default();
-        let content = self.message.unwrap_or("null");
-        let request = self.request.map_or_else(String::new, |text| format!(r#","request":{text}"#));
-        format!(r#"{{"event":"{name}","content":{content}{request},"metadata":{metadata}}}"#)
-            .into_bytes()
-            .into()
+        let content = json(self.message.unwrap_or("null"));
+        let request = self.request.map(json);
+        let members = [Some(("content", &*content)), request.as_deref().map(|it| ("request", it))];
+        let members: Vec<_> = members.into_iter().flatten().collect();
+        EventBody::of_raw(name, &members, &metadata)
     }
 
     /// What was stored; nothing if it is none of ours.
@@ -214,6 +214,14 @@ impl<'a> Event<'a> {
             (stored.content.map(RawValue::get), stored.request.map(RawValue::get));
         let (answers, notes) = (answers.map(InSeq::new), Notes { fetched, repeats, token });
         Some(Self { message, stream, answers, request, notes })
+    }
+}
+
+/// Text that is JSON, as it is; any other as a JSON text.
+fn json(text: &str) -> Cow<'_, RawValue> {
+    match serde_json::from_str::<&RawValue>(text) {
+        Ok(raw) => Cow::Borrowed(raw),
+        Err(_) => Cow::Owned(serde_json::value::to_raw_value(text).unwrap_or_default()),
     }
 }
 

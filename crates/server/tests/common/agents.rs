@@ -8,7 +8,7 @@ use rejoin::core::session::Publication;
 use rejoin::{Agent, Seat};
 use tokio::sync::mpsc;
 
-use super::{body, said, text};
+use super::{event, said, text};
 
 /// Says every message back, and covers it with a state that names it.
 pub struct Echo;
@@ -17,7 +17,7 @@ pub struct Echo;
 impl Agent for Echo {
     async fn run(&self, mut seat: Seat) {
         while let Some(entry) = seat.next().await {
-            let echo = body(format!("echo {}", text(&entry.body)));
+            let echo = event(format!("echo {}", text(&entry.body)));
             let state = Some(entry.body);
             let in_seq = Some(entry.in_seq);
             let publication =
@@ -80,7 +80,7 @@ impl Agent for PanicsOnce {
             if given == self.poison && self.panicked.fetch_add(1, Ordering::SeqCst) == 0 {
                 panic!("an agent that panics, on purpose");
             }
-            let echo = body(format!("echo {given}"));
+            let echo = event(format!("echo {given}"));
             let (state, in_seq) = (Some(entry.body), Some(entry.in_seq));
             let publication =
                 Publication { events: vec![echo], state, in_seq, ..Publication::default() };

@@ -23,7 +23,7 @@ use rejoin::core::log::EntryKind;
 use rejoin::core::page::Body;
 use rejoin::core::record::{Ending, Kind, Record, Status};
 use rejoin::core::session::{Publication, Published};
-use rejoin::core::{InSeq, Principal, SessionId};
+use rejoin::core::{EventBody, InSeq, Principal, SessionId};
 use rejoin::store::{MemoryStore, Store};
 use rejoin::{Builder, ServerSettings, Sessions};
 
@@ -38,8 +38,18 @@ pub fn body(text: impl AsRef<str>) -> Body {
     Arc::from(text.as_ref().as_bytes())
 }
 
+/// An event that says this.
+pub fn event(text: impl AsRef<str>) -> EventBody {
+    EventBody::new("said", &text.as_ref()).unwrap()
+}
+
+/// What it says: an event's content, or all of anything else.
 pub fn text(body: &Body) -> String {
-    String::from_utf8(body.to_vec()).unwrap()
+    let text = String::from_utf8(body.to_vec()).unwrap();
+    match serde_json::from_str::<serde_json::Value>(&text) {
+        Ok(said) if said["event"] == "said" => said["content"].as_str().unwrap().to_owned(),
+        Ok(_) | Err(_) => text,
+    }
 }
 
 pub fn me() -> Principal {
@@ -87,7 +97,7 @@ pub async fn world_on(
 impl World {
     /// A backend says this.
     pub async fn say(&self, texts: &[&str]) -> Published {
-        self.publish(Publication { events: texts.iter().map(body).collect(), ..said() }).await
+        self.publish(Publication { events: texts.iter().map(event).collect(), ..said() }).await
     }
 
     /// A backend says that it has dealt with entries up to this one.

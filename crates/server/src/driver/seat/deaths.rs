@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use rejoin_core::EventBody;
 use rejoin_core::Timestamp;
-use rejoin_core::page::Body;
 
 /// The wait after the first death; it doubles with each that follows …
 const FIRST_WAIT: Duration = Duration::from_millis(100);
@@ -54,14 +54,14 @@ impl Deaths {
 }
 
 /// The event that says so, as it is stored.
-pub(super) fn agent_failed() -> Body {
+pub(super) fn agent_failed() -> Option<EventBody> {
     const EVENT: &str = concat!(
         r#"{"event":"agent.failed","content":"The agent died five times within a minute. "#,
         r#"It is started again when you send another message or reconnect.","#,
         r#""metadata":{"error_code":"AGENT_FAILED","recovery_action":"retry_later","#,
         r#""recovery_strategy":"retry_later"}}"#
     );
-    EVENT.as_bytes().into()
+    EventBody::parse(EVENT.as_bytes()).ok()
 }
 
 #[cfg(test)]
@@ -103,9 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn the_event_is_in_the_form_that_events_are_stored_in() {
-        let stored = agent_failed();
-        let event = crate::event::Spoken::parse(&stored).unwrap().event.unwrap();
-        assert_eq!(event, stored);
+    fn the_event_that_says_so_is_one() {
+        assert!(agent_failed().is_some());
     }
 }

@@ -5,12 +5,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use rejoin_core::codes::Reason;
-use rejoin_core::page::Body;
 use rejoin_core::record::{Ending, Record, Transport};
 use rejoin_core::session::Publication;
 use rejoin_core::state::{End, Renewed};
 use rejoin_core::token::TokenRecipe;
-use rejoin_core::{InSeq, SessionId, Timestamp};
+use rejoin_core::{EventBody, InSeq, SessionId, Timestamp};
 use rejoin_store::Failure;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -189,7 +188,7 @@ impl Desk<'_> {
         stream: &StreamName,
         to: &SessionId,
         went: &Went,
-    ) -> Body {
+    ) -> EventBody {
         let repeats = went.as_ref().map(|(_, waiting)| waiting.seqs.clone()).unwrap_or_default();
         let notes = Notes { fetched: self.fetched_meanwhile(to), repeats, token: None };
         let (text, stream, answers) = (answer(id, went), stream.clone(), Some(in_seq));
@@ -235,7 +234,7 @@ impl Desk<'_> {
 
     /// From now on this session is another name for the other one. The answer is given there: what this one had goes.
     /// If the other one has ended meanwhile, perhaps because its client has just come here, this one goes on.
-    async fn go_over(&mut self, to: &SessionId, answer: Body) -> Result<(), &'static str> {
+    async fn go_over(&mut self, to: &SessionId, answer: EventBody) -> Result<(), &'static str> {
         let events = vec![answer];
         let publication = Publication { events, results: true, ..Publication::default() };
         let service = self.service().ok_or(TOOL_ERROR)?;

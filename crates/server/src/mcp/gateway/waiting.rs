@@ -115,7 +115,11 @@ mod tests {
     fn answer(seq: u64, request: Option<&str>, notes: Notes) -> StoredEvent {
         let (stream, answers) = (StreamName::general(), Some(InSeq::new(seq)));
         let event = Event { message: Some("{}"), stream, answers, request, notes };
-        StoredEvent { seq: Seq::new(seq), at: Timestamp::from_millis(seq), body: event.to_body() }
+        StoredEvent {
+            seq: Seq::new(seq),
+            at: Timestamp::from_millis(seq),
+            body: event.to_body().into_body(),
+        }
     }
 
     fn result(seq: u64) -> StoredEvent {

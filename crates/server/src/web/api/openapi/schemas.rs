@@ -154,7 +154,7 @@ fn event() -> Value {
                 "description": "Any name but the server's own.",
                 "type": "string",
                 "pattern": r"^(?!system\.|session\.|user\.)[!#-\[\]-~]{1,128}$",
-                "not": { "enum": crate::event::RESERVED },
+                "not": { "enum": rejoin_core::event_body::RESERVED },
             },
             "content": {},
             "metadata": { "type": ["object", "null"] },
