@@ -41,6 +41,12 @@ pub trait Agent: Send + Sync + 'static {
         Covering::Named
     }
 
+    /// Whether it may be handed a message before that is durable. One that outlives this process must not: after
+    /// a crash the number of a message that was lost would come to mean another message.
+    fn begins_early(&self) -> bool {
+        true
+    }
+
     /// How long the agent may go on when its session has ended or the server stops; it is aborted
     /// then. Nobody hears what it still says.
     fn last_words(&self) -> Duration {
@@ -58,6 +64,8 @@ pub struct Seat {
     pub(crate) orders: watch::Receiver<Orders>,
     /// Set when the agent leaves in peace.
     pub(crate) resigned: Arc<AtomicBool>,
+    /// Set while it is at work, whatever it has covered.
+    pub(crate) busy: Arc<AtomicBool>,
     pub(crate) shared: Arc<Shared>,
 }
 
@@ -187,11 +195,28 @@ impl Voice {
     /// stored in that order; who says several things before it waits for the first pays for fewer
     /// commits.
     pub async fn say(&self, publication: Publication) -> Result<Saying, PublishError> {
+        Ok(self.reserve().await?.say(publication))
+    }
+
+    /// Waits until there is room to say something. Nothing is said if it is dropped.
+    pub(crate) async fn reserve(&self) -> Result<RoomToSay<'_>, PublishError> {
+        let room = self.driver.reserve().await.map_err(|_| crate::error::gone())?;
+        Ok(RoomToSay { room, sitting: self.sitting })
+    }
+}
+
+/// Room for one publication.
+pub(crate) struct RoomToSay<'a> {
+    room: mpsc::Permit<'a, Command>,
+    sitting: u64,
+}
+
+impl RoomToSay<'_> {
+    pub(crate) fn say(self, publication: Publication) -> Saying {
         let (reply, answer) = oneshot::channel();
         let utterance = Utterance { publication, sitting: Some(self.sitting), reply };
-        let command = Command::Publish(Box::new(utterance));
-        self.driver.send(command).await.map_err(|_| crate::error::gone())?;
-        Ok(Saying(answer))
+        self.room.send(Command::Publish(Box::new(utterance)));
+        Saying(answer)
     }
 }
 

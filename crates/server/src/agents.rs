@@ -10,6 +10,9 @@ use std::sync::atomic::AtomicU64;
 pub use command::{Command, MAX_CHILDREN};
 pub use example::Example;
 pub use http::Http;
+use rejoin_core::session::Publication;
+
+use crate::event::{EventRefused, Spoken};
 
 /// What happened to agents, for a metrics layer to read.
 #[derive(Debug, Default)]
@@ -20,6 +23,31 @@ pub struct AgentCounts {
     pub upstream_restarts: AtomicU64,
     /// Times that the attempts to start one ended.
     pub given_up: AtomicU64,
-    /// Lines of child agents that were ignored: no event, a reserved name, too long.
+    /// Lines and events of agents that were ignored: no event, a reserved name, too long.
     pub ignored_lines: AtomicU64,
+    /// Responses of HTTP agents with a body that brings no events.
+    pub bad_responses: AtomicU64,
+}
+
+/// The longest text that is read as an event.
+const LONGEST_EVENT: usize = 8 * 1024 * 1024;
+
+/// What a line or an event of an agent says; nothing if it is blank. The reason why it says nothing repeats
+/// nothing of it.
+fn publication_of(text: &[u8]) -> Result<Option<Publication>, &'static str> {
+    let text = text.trim_ascii();
+    if text.len() > LONGEST_EVENT {
+        return Err("it is too long");
+    }
+    if text.is_empty() {
+        return Ok(None);
+    }
+    match Spoken::parse(text) {
+        Ok(spoken) => Ok(Some(spoken.into())),
+        Err(EventRefused::NotAnObject(_)) => Err("it is no JSON object"),
+        Err(EventRefused::TooDeep) => Err("its JSON is nested too deep"),
+        Err(EventRefused::NoName) => Err("it has no event name"),
+        Err(EventRefused::Reserved(_)) => Err("its event name is reserved"),
+        Err(EventRefused::WrongType { .. }) => Err("a member has the wrong type"),
+    }
 }

@@ -10,7 +10,7 @@
 //! use rejoin::core::record::{Kind, Transport};
 //! use rejoin::core::resume::Asked;
 //! use rejoin::core::session::{Publication, Tell};
-//! use rejoin::core::{Principal, Seq};
+//! use rejoin::core::{EventBody, Principal, Seq};
 //! use rejoin::store::MemoryStore;
 //! use rejoin::{Client, Sessions, Told};
 //!
@@ -21,7 +21,10 @@
 //! let id = sessions.create(&me, Kind::Agent, "{}").await?.id().clone();
 //!
 //! // The agent says three things while nobody is there …
-//! let events = ["one", "two", "three"].map(|text| Arc::from(text.as_bytes())).to_vec();
+//! let mut events = Vec::new();
+//! for text in ["one", "two", "three"] {
+//!     events.push(EventBody::new("agent.said", &text)?);
+//! }
 //! sessions.publish(&id, Publication { events, ..Publication::default() }).await?;
 //!
 //! // … and a client that has seen the first gets the others.
@@ -30,7 +33,9 @@
 //! let mut attachment = sessions.attach(&id, client).await?;
 //! while let Some(Told::Tell(tell)) = attachment.next().await {
 //!     if let Tell::Events { events, replayed } = tell {
-//!         assert_eq!((events[0].seq, &*events[0].body, replayed), (Seq::new(2), &b"two"[..], true));
+//!         let second = br#"{"event":"agent.said","content":"two","metadata":{}}"#;
+//!         assert_eq!((events[0].seq, &*events[0].body), (Seq::new(2), &second[..]));
+//!         assert!(replayed);
 //!         break;
 //!     }
 //! }
@@ -64,6 +69,8 @@ mod series;
 pub mod service;
 mod sessions;
 mod shared;
+mod signing;
+mod sse_parser;
 mod tasks;
 mod timeline;
 mod watch;

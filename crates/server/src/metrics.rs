@@ -250,6 +250,11 @@ impl Metrics {
             ),
             ("agents_given_up", "Agents that died too often", &agents.given_up),
             ("agent_lines_ignored", "Lines of agents that were no event", &agents.ignored_lines),
+            (
+                "agent_bad_responses",
+                "Responses of HTTP agents with a body that brings no events",
+                &agents.bad_responses,
+            ),
         ] {
             counter(&mut text, name, help, count.load(Ordering::Relaxed));
         }

@@ -11,12 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hmac::{Hmac, KeyInit as _, Mac as _};
 use rejoin_core::Timestamp;
 use rejoin_core::record::Record;
 use serde::Deserialize;
 use serde_json::json;
-use sha2::Sha256;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::Clock;
@@ -24,6 +22,7 @@ use crate::hook::{Cleanup, Lifecycle, SessionHook};
 use crate::outward::BadUrl;
 use crate::post::Client;
 use crate::random;
+use crate::signing::{SIGNATURE, signature};
 use crate::web::record_view;
 
 /// Posts at the same time; each session's go through one of these lanes.
@@ -159,7 +158,9 @@ impl Lane {
         let body = body.to_string();
         let mut waits = WAITS.iter();
         loop {
-            let headers: Vec<_> = self.signature(&body, note.at).into_iter().collect();
+            let signed =
+                self.secret.as_ref().map(|secret| signature(secret, body.as_bytes(), note.at));
+            let headers: Vec<_> = signed.map(|text| (SIGNATURE, text)).into_iter().collect();
             match (self.client.post(body.clone().into_bytes(), &headers).await, waits.next()) {
                 (Ok(answer), _) => return decide(&answer),
                 (Err(why), Some(wait)) => {
@@ -173,15 +174,6 @@ impl Lane {
                 }
             }
         }
-    }
-
-    fn signature(&self, body: &str, at: Timestamp) -> Option<(&'static str, String)> {
-        let secret = self.secret.as_ref()?;
-        let seconds = at.as_secs();
-        let mac = Hmac::<Sha256>::new_from_slice(secret).ok()?;
-        let mac = mac.chain_update(format!("{seconds}.{body}")).finalize().into_bytes();
-        let hex: String = mac.iter().map(|byte| format!("{byte:02x}")).collect();
-        Some(("rejoin-signature", format!("t={seconds},v1={hex}")))
     }
 }
 

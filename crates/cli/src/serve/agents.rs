@@ -46,7 +46,11 @@ fn add_agent(builder: Builder, config: &Config) -> Result<Builder> {
         }
         Some(Program::Http(url)) => {
             let agent = Http::new(url.as_str()).map_err(|error| anyhow!("agent: {error}"))?;
-            builder.agent(agent)
+            let agent = agent.idle_timeout(settings.agent_idle_timeout);
+            builder.agent(match &settings.agent_secret {
+                Some(secret) => agent.secret(secret.expose()),
+                None => agent,
+            })
         }
     })
 }

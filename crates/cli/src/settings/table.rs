@@ -98,9 +98,9 @@ settings! {
 
 "Buffers" {
     /// Events kept for each session, acked ones included; past it the oldest go, acked ones first.
-    buffer_size: Count<usize> = Text("1000"), at_least "1";
+    buffer_size: Count<usize> = Text("50000"), at_least "1";
     /// Bytes of events kept for each session; a single larger event is kept alone.
-    buffer_bytes: Size = Text("4MiB"), at_least "1KiB";
+    buffer_bytes: Size = Text("8MiB"), at_least "1KiB";
     /// How long an event is kept after it was acked or a state covers it.
     buffer_retention: Time = Text("1h");
     /// Bytes kept for all sessions together: events, messages, states, records, tokens; not below
@@ -150,6 +150,10 @@ settings! {
 "Agents and MCP servers" {
     /// The agent: a command, run once for each session, or the URL of a backend.
     agent: Maybe<Program> = Absent("a built-in example");
+    /// The secret that signs what is posted to an agent behind a URL, as `hook_secret` does for hooks.
+    agent_secret: Maybe<Secret> = Absent("unsigned");
+    /// An agent behind a URL whose response brings no byte for so long is called again.
+    agent_idle_timeout: Time = Text("60s"), at_least "1s";
     /// The MCP server: a command, run once for each session, or the URL of a Streamable HTTP server.
     mcp: Maybe<Program> = Absent("a built-in example");
     /// How long a child process without work is kept while a client is attached.

@@ -135,7 +135,7 @@ enum Going {
 
 /// Goes between a session and its child until the child has gone.
 async fn talk(seat: Seat, place: Place, mut process: Process, pipes: Pipes) {
-    let Seat { start, mut inbox, voice, orders, resigned, shared } = seat;
+    let Seat { start, mut inbox, voice, orders, resigned, shared, busy: _ } = seat;
     let session = start.record.id();
     let mut logging = JoinSet::new(); // ends with this function, if not before
     logging.spawn(log_errors(pipes.stderr, session.clone()));

@@ -9,7 +9,7 @@ use rejoin_core::resume::Gap;
 use rejoin_core::session::{Input, LeaveReason, Output, PublishRefused, Published, Tell, Ticket};
 use rejoin_core::state::{
     Append, AppendRefused, Attach, AttachRefused, Detach, End, EndRefused, Enter, EnterRefused,
-    Keep, Stale,
+    Entered, Keep, Stale,
 };
 use rejoin_core::{AttachmentId, Generation, SessionId};
 use rejoin_store::{Body, Early, Failure, PageLimit, Unavailable};
@@ -64,7 +64,12 @@ impl Driver {
                     }
                 });
             }
-            Output::Hand(entries) => self.seat.hand(entries),
+            Output::Hand(entries) => {
+                if self.session.record().about.kind == Kind::Agent {
+                    self.seat.note_handed(&entries);
+                }
+                self.seat.hand(entries);
+            }
             Output::StopAgent => self.seat.stop(self.session.is_over(), self.shared.clock.now()),
             Output::Published { ticket, result } => self.published(ticket, result),
             Output::Entered { ticket, result, from: _ } => {
@@ -144,6 +149,9 @@ impl Driver {
     /// sent it learns of it when it is durable.
     fn enter(&mut self, ticket: Ticket, from: Option<AttachmentId>, enter: Enter<Body>) {
         let (shared, id) = (Arc::clone(&self.shared), self.id.clone());
+        if self.agent().is_some_and(|agent| !agent.begins_early()) {
+            return self.enter_durably(ticket, from, enter);
+        }
         let (sender, told) = oneshot::channel();
         let early = Early { told: sender, in_company: self.agent_is_asked() };
         let (kind, at, body) = (enter.kind, enter.now, Body::clone(&enter.body));
@@ -158,15 +166,17 @@ impl Driver {
         });
         self.client_lane.join(async move {
             let answer = shared.store.enter_early(&id, enter, early).await;
-            match flatten(answer, EnterRefused::Ended(Ending::Closed)) {
-                Ok(answer) => {
-                    if readable && answer.is_ok() {
-                        shared.watches.stir(&id);
-                    }
-                    Done::Happened(Input::EnterAnswered { ticket, from, answer })
-                }
-                Err(unavailable) => Done::Failed(unavailable),
-            }
+            entered(&shared, &id, readable, (ticket, from), answer)
+        });
+    }
+
+    /// Enters a message that the agent gets when it is durable.
+    fn enter_durably(&mut self, ticket: Ticket, from: Option<AttachmentId>, enter: Enter<Body>) {
+        let (shared, id) = (Arc::clone(&self.shared), self.id.clone());
+        let readable = self.session.record().about.kind == Kind::Agent;
+        self.client_lane.join(async move {
+            let answer = shared.store.enter(&id, enter).await;
+            entered(&shared, &id, readable, (ticket, from), answer)
         });
     }
 
@@ -285,6 +295,25 @@ impl Driver {
             // If there is no room for the reason, the closed channel says enough.
             let _ = outlet.put(Told::Leave(reason));
         }
+    }
+}
+
+/// What the store says of a message, for whoever sent it and whoever reads.
+fn entered(
+    shared: &Shared,
+    id: &SessionId,
+    readable: bool,
+    (ticket, from): (Ticket, Option<AttachmentId>),
+    answer: Result<Entered, Failure<EnterRefused>>,
+) -> Done {
+    match flatten(answer, EnterRefused::Ended(Ending::Closed)) {
+        Ok(answer) => {
+            if readable && answer.is_ok() {
+                shared.watches.stir(id);
+            }
+            Done::Happened(Input::EnterAnswered { ticket, from, answer })
+        }
+        Err(unavailable) => Done::Failed(unavailable),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Looking after the agent's side of a session: the lease, and the agent that works under it.
 
 mod deaths;
+mod in_hand;
 mod lease;
 mod occupant;
 mod pace;
@@ -8,16 +9,18 @@ mod pace;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rejoin_core::page::StoredEntry;
-use rejoin_core::session::{Input, Publication, PublishRefused, Ticket, Workload};
+use rejoin_core::record::Kind;
+use rejoin_core::session::{Covering, Input, Publication, PublishRefused, Ticket, Workload};
 use rejoin_core::{Generation, InSeq, Term, Timestamp};
 use rejoin_store::Unavailable;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinError;
 
 use self::deaths::{AfterDeath, Deaths, agent_failed};
+use self::in_hand::{InHand, Progress};
 use self::lease::Lease;
 pub(super) use self::lease::Leased;
 pub(super) use self::occupant::SeatEvent;
@@ -27,6 +30,9 @@ use super::{Command, Done, Driver};
 use crate::agent::{Inbox, Orders, Seat, Start, Voice, WAITING_ENTRIES};
 use crate::awake::Awake;
 use crate::shared::Shared;
+
+/// How soon an agent is looked at again that is at work on something that no entry stands for.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The agent's side of one session in this process.
 pub(super) struct SeatKeeper {
@@ -54,6 +60,8 @@ pub(super) struct SeatKeeper {
     given_up: Option<GivenUp>,
     /// The store has refused something because the session is over.
     over: bool,
+    /// What the agent is at work on.
+    in_hand: InHand,
 }
 
 /// When the attempts to start an agent ended: whoever comes after that begins them anew.
@@ -80,6 +88,7 @@ impl SeatKeeper {
             died: false,
             given_up: None,
             over: false,
+            in_hand: InHand::default(),
         }
     }
 
@@ -113,6 +122,11 @@ impl SeatKeeper {
         };
         let all = self.not_before.into_iter().chain(self.look_at).chain(overdue);
         all.filter(move |at| *at > now)
+    }
+
+    /// Notes what the agent will be at work on.
+    pub(super) fn note_handed(&mut self, entries: &[StoredEntry]) {
+        self.in_hand.hand(entries);
     }
 
     /// Hands entries over; what its queue has no room for follows when there is some.
@@ -217,6 +231,10 @@ impl Driver {
             return; // what it has to do is known when the store has answered
         }
         let workload = self.session.workload();
+        if agent.is_busy() {
+            self.seat.look_at = Some(now + LOOK_AGAIN);
+            return agent.order(Orders::Work);
+        }
         let Some(since) = agent.idle_from(workload, now) else { return agent.order(Orders::Work) };
         let kind = self.session.record().about.kind;
         let counted = since.max(self.seat.alone_since.unwrap_or(since));
@@ -240,7 +258,8 @@ impl Driver {
         let Some(given_up) = &mut self.seat.given_up else { return };
         if !given_up.told && self.session.accepts_publication() {
             given_up.told = true;
-            let publication = Publication { events: vec![agent_failed()], ..Default::default() };
+            let publication =
+                Publication { events: agent_failed().into_iter().collect(), ..Default::default() };
             let ticket = self.next_ticket();
             self.handle(Input::Publish { ticket, publication });
             self.carry_out_all();
@@ -261,6 +280,7 @@ impl Driver {
             self.shared.agent_counts.restarts.fetch_add(1, Ordering::Relaxed);
         }
         self.seat.sittings += 1;
+        self.seat.in_hand.clear();
         (self.seat.not_before, self.seat.rests) = (None, false);
         let covering = agent.covering();
         let now = self.shared.clock.now();
@@ -271,12 +291,14 @@ impl Driver {
             false => Orders::Idle { since: now, company: true },
         });
         let resigned = Arc::new(AtomicBool::new(false));
+        let busy = Arc::new(AtomicBool::new(false));
         let seat = Seat {
             start: *start,
             inbox: Inbox { entries: queue, taken: taken_sender },
             voice: Voice { driver: self.seat.handle.clone(), sitting: self.seat.sittings },
             orders: orders.subscribe(),
             resigned: Arc::clone(&resigned),
+            busy: Arc::clone(&busy),
             shared: Arc::clone(&self.shared),
         };
         self.seat.agent = Occupant::Running(Box::new(Running {
@@ -287,6 +309,7 @@ impl Driver {
             taken,
             orders,
             resigned,
+            busy,
             started: now,
             quiet_since: now,
             resting_since: None,
@@ -385,6 +408,20 @@ impl Driver {
         }
     }
 
+    /// What an agent says of an entry names that entry. An MCP session knows by other means what answers what.
+    fn stamped(&mut self, publication: Publication) -> Publication {
+        let record = self.session.record();
+        let Occupant::Running(agent) = &self.seat.agent else { return publication };
+        if record.about.kind != Kind::Agent {
+            return publication;
+        }
+        let covering = self.agent().map(|agent| agent.covering());
+        let names_entries = record.named || covering == Some(Covering::Named);
+        let progress =
+            Progress { taken: *agent.taken.borrow(), covered: record.covered, names_entries };
+        self.seat.in_hand.stamp(publication, progress)
+    }
+
     /// Publishes under the lease, which is taken first if this process does not have it. What an
     /// agent says that sits here no longer is refused.
     pub(super) fn publish(
@@ -401,6 +438,7 @@ impl Driver {
         if sitting.is_some() {
             self.agent_stirs();
         }
+        let publication = self.stamped(publication);
         if self.seat.is_leased() {
             return Done::Happened(Input::Publish { ticket, publication });
         }

@@ -14,8 +14,8 @@ const PROTOCOL_DEFAULTS: &[(&str, &str)] = &[
     ("heartbeat_timeout", r#""1m""#),
     ("max_heartbeat_misses", "2"),
     ("session_ttl", r#""24h""#),
-    ("buffer_size", "1000"),
-    ("buffer_bytes", r#""4MiB""#),
+    ("buffer_size", "50000"),
+    ("buffer_bytes", r#""8MiB""#),
     ("buffer_retention", r#""1h""#),
     ("max_buffered_bytes", r#""1GiB""#), // ours
     ("audit_max", "100000"),             // ours

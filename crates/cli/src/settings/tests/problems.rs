@@ -75,7 +75,7 @@ fn settings_that_contradict_each_other_are_refused_where_they_can_be_put_right()
         (
             "max_buffered_bytes = '1MiB'",
             &[],
-            "rejoin.toml:1: max_buffered_bytes (1MiB) must not be below buffer_bytes (4MiB)",
+            "rejoin.toml:1: max_buffered_bytes (1MiB) must not be below buffer_bytes (8MiB)",
         ),
         (
             "max_frame_bytes = '512KiB'",

@@ -55,7 +55,7 @@ fn check_config_says_where_values_come_from() {
         line.split_whitespace().collect::<Vec<_>>().join(" ")
     };
     assert_eq!(line("session_ttl ="), "session_ttl = \"1h\" # --session-ttl");
-    assert_eq!(line("buffer_size ="), "buffer_size = 1000 # default");
+    assert_eq!(line("buffer_size ="), "buffer_size = 50000 # default");
     assert_eq!(line("disconnect_ttl:"), "# disconnect_ttl: as session_ttl # default");
     assert_eq!(line("task_after ="), "task_after = \"9s\" # REJOIN_TASK_AFTER");
 }

@@ -10,13 +10,12 @@ use tokio::io::AsyncRead;
 use tokio::sync::watch;
 
 use crate::agent::{Orders, Saying, Voice};
-use crate::agents::AgentCounts;
+use crate::agents::{AgentCounts, LONGEST_EVENT, publication_of};
 use crate::child::lines::{Bounds, Line, Lines};
 use crate::error::PublishError;
-use crate::event::{EventRefused, Spoken};
 
 /// The longest line that is read as an event.
-const EVENT_LINE: Bounds = Bounds { whole: 8 * 1024 * 1024, of_longer: 0 };
+const EVENT_LINE: Bounds = Bounds { whole: LONGEST_EVENT, of_longer: 0 };
 
 /// What is logged of a line on standard error.
 const LOG_LINE: Bounds = Bounds { whole: 8 * 1024, of_longer: 8 * 1024 };
@@ -90,22 +89,10 @@ async fn publish_all(
     Ok(())
 }
 
-/// What a line says; nothing if it is blank. The reason why it says nothing repeats nothing of it.
 fn read(line: &Line) -> Result<Option<Publication>, &'static str> {
-    let text = match line {
-        Line::Whole(text) => text.trim_ascii(),
-        Line::TooLong(_) => return Err("it is too long"),
-    };
-    if text.is_empty() {
-        return Ok(None);
-    }
-    match Spoken::parse(text) {
-        Ok(spoken) => Ok(Some(spoken.into())),
-        Err(EventRefused::NotAnObject(_)) => Err("it is no JSON object"),
-        Err(EventRefused::TooDeep) => Err("its JSON is nested too deep"),
-        Err(EventRefused::NoName) => Err("it has no event name"),
-        Err(EventRefused::Reserved(_)) => Err("its event name is reserved"),
-        Err(EventRefused::WrongType { .. }) => Err("a member has the wrong type"),
+    match line {
+        Line::Whole(text) => publication_of(text),
+        Line::TooLong(_) => Err("it is too long"),
     }
 }
 

@@ -47,6 +47,7 @@ pub(super) struct Running {
     pub(super) orders: watch::Sender<Orders>,
     /// It said that it leaves in peace.
     pub(super) resigned: Arc<AtomicBool>,
+    pub(super) busy: Arc<AtomicBool>,
     pub(super) started: Timestamp,
     /// When it last took or said something.
     pub(super) quiet_since: Timestamp,
@@ -123,6 +124,12 @@ impl Running {
 
     pub(super) fn was_told_to_stop(&self) -> bool {
         self.entries.is_none()
+    }
+
+    /// Whether it is at work on something that no entry stands for: a response that goes on after it covered
+    /// its entry.
+    pub(super) fn is_busy(&self) -> bool {
+        self.busy.load(Ordering::Acquire)
     }
 
     pub(super) fn has_resigned(&self) -> bool {

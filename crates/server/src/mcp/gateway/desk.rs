@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rejoin_core::limits::WAITING_PUBLICATIONS;
-use rejoin_core::page::{Body, StoredEntry};
+use rejoin_core::page::StoredEntry;
 use rejoin_core::session::Publication;
-use rejoin_core::{InSeq, Principal, Seq, SessionId, Term};
+use rejoin_core::{EventBody, InSeq, Principal, Seq, SessionId, Term};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -111,7 +111,7 @@ enum Happened {
 
 impl<'a> Desk<'a> {
     pub(super) fn open(gateway: &'a Gateway, seat: Seat) -> Self {
-        let Seat { start, inbox, voice, orders, resigned, shared } = seat;
+        let Seat { start, inbox, voice, orders, resigned, shared, busy: _ } = seat;
         let session = start.record.id().clone();
         let book = Book::from_body(start.snapshot.as_ref().map(|snapshot| &snapshot.body));
         let hub = shared.hubs.of(&session);
@@ -288,7 +288,7 @@ impl<'a> Desk<'a> {
     }
 
     /// A request is dealt with, by this event.
-    pub(super) async fn conclude(&mut self, in_seq: InSeq, body: Body) -> Result<(), Closing> {
+    pub(super) async fn conclude(&mut self, in_seq: InSeq, body: EventBody) -> Result<(), Closing> {
         self.requests.remove(in_seq);
         self.settle(in_seq);
         self.publish(vec![body], true).await?;
@@ -313,7 +313,7 @@ impl<'a> Desk<'a> {
     /// too much.
     pub(super) async fn publish(
         &mut self,
-        events: Vec<Body>,
+        events: Vec<EventBody>,
         results: bool,
     ) -> Result<(), Closing> {
         let Written { state, answered } = self.keeping.write();

@@ -15,7 +15,6 @@
 //! | `refusal.rs` | what an answer means that is no success |
 
 mod call;
-mod events;
 mod general;
 mod refusal;
 mod stream;

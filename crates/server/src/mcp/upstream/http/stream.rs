@@ -7,9 +7,9 @@ use hyper::body::Incoming;
 use hyper::header::CONTENT_TYPE;
 use hyper::{Response, StatusCode};
 
-use super::events::{Event, Parser};
 use super::talk::Talk;
 use crate::mcp::upstream::WAITS;
+use crate::sse_parser::{Event, Parser};
 
 /// The longest that a server may have us wait before we come back for a stream.
 const LONGEST_RETRY: Duration = Duration::from_secs(30);

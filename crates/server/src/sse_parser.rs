@@ -4,24 +4,24 @@ use std::time::Duration;
 
 /// One event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Event {
+pub(crate) struct Event {
     /// Its name; empty stands for `message`.
     name: String,
     /// Its id, if it has one.
-    pub(super) id: Option<String>,
+    pub(crate) id: Option<String>,
     /// When to come back if the stream breaks.
-    pub(super) retry: Option<Duration>,
+    pub(crate) retry: Option<Duration>,
     data: Option<String>,
 }
 
 /// An event is longer than it may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TooLong;
+pub(crate) struct TooLong;
 
 /// Takes bytes as they come and gives events as they become whole. What the end of a stream cuts off is no
 /// event.
 #[derive(Debug)]
-pub(super) struct Parser {
+pub(crate) struct Parser {
     max_bytes: usize,
     /// What came of the line that has no end yet.
     line: Vec<u8>,
@@ -30,8 +30,13 @@ pub(super) struct Parser {
 }
 
 impl Event {
+    /// What it says, whatever its name.
+    pub(crate) fn data(&self) -> Option<&str> {
+        self.data.as_deref()
+    }
+
     /// The message in it, if there is one.
-    pub(super) fn message(&self) -> Option<&str> {
+    pub(crate) fn message(&self) -> Option<&str> {
         let named = self.name.is_empty() || self.name == "message";
         self.data.as_deref().filter(|data| named && !data.trim().is_empty())
     }
@@ -47,12 +52,12 @@ impl Event {
 }
 
 impl Parser {
-    pub(super) fn new(max_bytes: usize) -> Self {
+    pub(crate) fn new(max_bytes: usize) -> Self {
         Self { max_bytes, line: Vec::new(), event: Event::default() }
     }
 
     /// The events that are whole with these bytes.
-    pub(super) fn push(&mut self, bytes: &[u8]) -> Result<Vec<Event>, TooLong> {
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<Vec<Event>, TooLong> {
         let mut whole = Vec::new();
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             // Besides the data there are the field's name and the line's end.
