@@ -31,6 +31,8 @@ class Letter:
     content: Any
     size: int
     sent: Sent = Sent.NO
+    doubtful: bool = False
+    """Whether an earlier attempt may have arrived; only an acceptance settles that."""
 
 
 class Outbox:
@@ -78,7 +80,7 @@ class Outbox:
     def disconnected(self) -> None:
         """The connection broke: answers to what was on its way will not come."""
         for letter in self._on_their_way():
-            letter.sent = Sent.UNANSWERED
+            letter.sent, letter.doubtful = Sent.UNANSWERED, True
 
     def accepted(self, message_id: str) -> bool:
         """The server has it. False if it is not kept (any more)."""
@@ -95,8 +97,10 @@ class Outbox:
         """The server did not take it now; nothing is sent before `until`."""
         self.holds += 1
         self._held_until = max(self._held_until or 0, until)
-        if message_id in self._letters:
-            self._letters[message_id].sent = sent
+        letter = self._letters.get(message_id)
+        if letter:
+            letter.doubtful = letter.doubtful or sent is Sent.UNANSWERED
+            letter.sent = Sent.UNANSWERED if letter.doubtful else sent
 
     def oldest_on_its_way(self) -> str | None:
         """The message that the server's next answer is about: it answers in order."""
