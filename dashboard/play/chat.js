@@ -1,5 +1,5 @@
 // The conversation, drawn from the events of the out log: what an event says is added where it belongs, and
-// nothing is ever drawn twice or put right afterwards. If a piece were missing or doubled, it would show.
+// nothing is ever drawn twice. Which message an event belongs to is in its metadata, where the server puts it.
 
 import { make } from '/assets/shared/dom.js';
 
@@ -11,9 +11,13 @@ const NEAR = 80;
 export class Chat {
   /** By message. @type {Map<string, Turn>} */
   #turns = new Map();
+  /** Of messages, by their place in the in log. @type {Map<number, string>} */
+  #names = new Map();
   #log;
   #textOf;
   #heard;
+  /** Whether the end of the log is followed in this frame. */
+  #following = false;
 
   /**
    * @param {HTMLElement} log
@@ -29,6 +33,7 @@ export class Chat {
   /** Another session, which counts its messages from 1. Those that were named keep their names. */
   clear() {
     this.#settle();
+    this.#names.clear();
     for (const id of [...this.#turns.keys()]) if (/^#|^unasked$/.test(id)) this.#turns.delete(id);
   }
 
@@ -41,7 +46,15 @@ export class Chat {
 
   /** The person says something. @param {string} id @param {string} text */
   say(id, text) {
-    this.#follow(() => this.#turn(id, Infinity, text));
+    this.#follow(() => this.#turn(id, Infinity, () => text));
+  }
+
+  /** The server has this message: it was said here before, or elsewhere.
+   *  @param {string|null} id @param {number} place in the in log @param {string} text */
+  asked(id, place, text) {
+    const name = this.#turns.has(`#${place}`) ? `#${place}` : (id ?? `#${place}`);
+    this.#names.set(place, name);
+    this.#follow(() => this.#turn(name, place, () => text).ask(text));
   }
 
   /** What became of it. @param {string} id @param {string} words @param {number} [place] in the in log, if it has one */
@@ -57,18 +70,18 @@ export class Chat {
   /** The agent says something. @param {Frame} event */
   take(event) {
     const { message_id, in_seq } = event.metadata ?? {};
-    const id = message_id ?? (in_seq === undefined ? 'unasked' : `#${in_seq}`);
-    this.#follow(() => this.#turn(id, in_seq, this.#textOf(id)).take(event));
+    const id = message_id ?? this.#names.get(in_seq) ?? (in_seq === undefined ? 'unasked' : `#${in_seq}`);
+    this.#follow(() => this.#turn(id, in_seq ?? Infinity, () => this.#textOf(id)).take(event));
     if (event.event === 'agent.final_answer') this.#heard(`The answer is complete: ${event.content}`);
   }
 
   /** A new one stands before those that the server got after it, or has not yet: a page that was reloaded draws
    *  what it still has to send before it is told what was said earlier.
-   *  @param {string} id @param {number} place in the in log @param {string} [text] */
-  #turn(id, place, text) {
+   *  @param {string} id @param {number} place in the in log @param {() => string|undefined} textOf */
+  #turn(id, place, textOf) {
     let turn = this.#turns.get(id);
     if (!turn) {
-      turn = new Turn(place, text);
+      turn = new Turn(place, textOf());
       const next = [...this.#turns.values()].find((one) => one.place > place);
       this.#turns.set(id, turn);
       this.#log.insertBefore(turn.element, next?.element ?? null);
@@ -81,17 +94,25 @@ export class Chat {
     for (const turn of this.#turns.values()) if (turn.place !== Infinity) turn.place = 0;
   }
 
-  /** Draws, and stays at the end if the reader was there. @param {() => void} draw */
+  /** Draws, and stays at the end if the reader was there. The log is measured once a frame: a conversation that is
+   *  drawn again has tens of thousands of events. @param {() => void} draw */
   #follow(draw) {
     const log = this.#log;
-    const near = log.scrollHeight - log.scrollTop - log.clientHeight < NEAR;
+    if (!this.#following) {
+      const near = log.scrollHeight - log.scrollTop - log.clientHeight < NEAR;
+      this.#following = true;
+      requestAnimationFrame(() => {
+        this.#following = false;
+        if (near) log.scrollTop = log.scrollHeight;
+      });
+    }
     draw();
-    if (near) log.scrollTop = log.scrollHeight;
   }
 }
 
 /** A question and what the agent did about it. */
 class Turn {
+  #question = make('p', {});
   #state = make('span', { className: 'state small' });
   #work = make('ul', { className: 'work small' });
   #answer = make('p', { className: 'answer', hidden: true });
@@ -103,13 +124,18 @@ class Turn {
   /** @param {number} place @param {string} [text] */
   constructor(place, text) {
     this.place = place;
-    const question = text ?? '(asked elsewhere)';
+    this.#question.textContent = text ?? '(asked elsewhere)';
     this.element = make(
       'li',
       { className: 'turn' },
-      make('div', { className: 'question' }, make('p', {}, question), this.#state),
+      make('div', { className: 'question' }, this.#question, this.#state),
       make('div', { className: 'reply' }, this.#work, this.#answer, this.#end),
     );
+  }
+
+  /** @param {string} text */
+  ask(text) {
+    this.#question.textContent = text;
   }
 
   /** @param {string} words @param {number} place */
@@ -139,7 +165,7 @@ class Turn {
       case 'agent.answer_delta':
         return this.#write(asText(content));
       case 'agent.final_answer':
-        return this.#finish(asText(content));
+        return this.#finish(content === undefined || content === null ? '' : asText(content));
       case 'agent.cancelled':
         return this.#over(asText(content));
       default:
@@ -160,16 +186,16 @@ class Turn {
     this.#answer.append(piece);
   }
 
-  /** The agent says the whole of it once more: what was put together from pieces must be the same, unless the
-   *  server had lost the first of them before this page was opened, and said so. @param {string} whole */
+  /** The agent says the whole of it, which stands for the pieces that came before: agents need not say the same
+   *  in both, and a page that came late has only some of the pieces. @param {string} whole */
   #finish(whole) {
     if (this.#pieces === 0) this.#write(whole);
-    const late = this.#steps.first > 1;
-    if (late) this.#answer.textContent = whole;
     const same = this.#answer.textContent === whole;
-    const words = late ? 'Complete; this page came late' : `Complete, in ${this.#pieces} pieces`;
-    this.#over(same ? words : 'This is not what the agent said');
-    this.element.classList.add(same ? 'complete' : 'wrong');
+    if (!same && whole) this.#answer.textContent = whole;
+    const pieces = this.#pieces === 1 ? 'piece' : 'pieces';
+    this.#over(same ? `Complete, in ${this.#pieces} ${pieces}` : 'Complete');
+    this.element.classList.add('complete');
+    this.element.classList.toggle('in-pieces', same);
   }
 
   /** @param {string} words */

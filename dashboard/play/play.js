@@ -63,7 +63,22 @@ function onStatus(status) {
   if (status.state === 'connection_lost') strip.tear();
   if (status.state === 'restoring') chat.rewind();
   if (status.state === 'connected' && status.how === 'created' && !status.draining) beginAnew();
+  if (status.state === 'connected') void showQuestions();
   show(status);
+}
+
+/** Draws what was asked in this session, here or elsewhere, as far as the server has it. */
+async function showQuestions() {
+  const id = session.sessionId;
+  for (let after = 0, more = true; more && id !== null && id === session.sessionId; ) {
+    const answer = await call(`/api/sessions/${id}/messages?after=${after}`).catch(() => null);
+    if (!answer?.ok) return; // what was asked in this browser is known without
+    const { messages, last_in_seq } = await answer.json();
+    for (const { event, message_id, in_seq, content } of messages) {
+      if (event === 'user.message') chat.asked(message_id, in_seq, typeof content === 'string' ? content : JSON.stringify(content));
+    }
+    [after, more] = [last_in_seq, messages.length > 0];
+  }
 }
 
 /** Until when what is shown stays, and what shows the next then. */

@@ -1,5 +1,5 @@
-// What was said in this browser, so that a page that is loaded again can show it: the out log has the agent's
-// words only. What the server has not accepted yet is sent again, under the same id, and so entered once.
+// What was said in this browser, so that a page that is loaded again can show it before the server does. What the
+// server has not accepted yet is sent again, under the same id, and so entered once.
 
 const NAME = 'rejoin-play-sent';
 const KEPT = 100;

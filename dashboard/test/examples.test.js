@@ -14,6 +14,7 @@ import { launch, openTab } from './support/browser.js';
 import { serve } from './support/files.js';
 import { answerTo } from './support/playground.js';
 import { Server } from './support/server.js';
+import { talker } from './support/talker.js';
 
 const repository = fileURLToPath(new URL('../../', import.meta.url));
 const run = promisify(execFile);
@@ -54,6 +55,25 @@ describe('the examples', { timeout: 240_000, concurrency: 3 }, () => {
     const files = await forThis(t, serve(repository));
     await survives(t, `${files.url}/examples/html/`, server, '#answers p');
   });
+
+  for (const tokens of [2_100, 20_000]) {
+    it(`html, reloaded after an answer of ${tokens} tokens, with the question`, async (t) => {
+      const server = await forThis(t, Server.start(['--agent', talker(t)]));
+      const files = await forThis(t, serve(repository));
+      const page = await openTab(t, browser, { network: true });
+      await page.goto(`${files.url}/examples/html/?server=${encodeURIComponent(server.url)}`);
+      await page.getByText('Status: connected').waitFor();
+      await page.getByLabel('Question').fill(String(tokens));
+      await page.getByRole('button', { name: 'Ask' }).click();
+      const whole = Array.from({ length: tokens }, (_, index) => `t${index + 1} `).join('');
+      for (let load = 0; load < 2; load += 1) {
+        await page.locator('#answers p').filter({ hasText: `t${tokens} ` }).waitFor({ timeout: 60_000 });
+        assert.equal(await page.locator('#answers p').textContent(), whole);
+        await page.locator('#answers strong').filter({ hasText: String(tokens) }).waitFor();
+        await page.reload();
+      }
+    });
+  }
 
   it('react', async (t) => {
     const directory = join(repository, 'examples/react');

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{ACCESS_CONTROL_ALLOW_ORIGIN, CONTENT_TYPE, ORIGIN, VARY};
+use axum::http::{HeaderMap, HeaderValue};
 use axum::response::{IntoResponse as _, Response};
 use rejoin_core::{InSeq, MessageId, SessionId};
 use rejoin_store::{MessagePage, StoredMessage};
@@ -66,6 +67,7 @@ pub(super) async fn read(
     State(front): State<Arc<Front>>,
     Named(id): Named,
     Params(params): Params<ReadParams>,
+    headers: HeaderMap,
 ) -> Result<Response, Failure> {
     let (service, wait) = (&front.service, patience(params.wait.as_deref())?);
     let expired = || Unauthorized::from(CredentialFault::Expired);
@@ -74,7 +76,19 @@ pub(super) async fn read(
     let page = service.await_messages(&visitor, &id, after, wait).await?;
     // It may have waited for as long as its credential was good.
     front.patience(&visitor.caller, wait).ok_or_else(expired)?;
-    Ok(([(CONTENT_TYPE, "application/json")], view(&page, after)).into_response())
+    let kind = [(CONTENT_TYPE, "application/json")];
+    Ok((kind, readable_by(&headers), view(&page, after)).into_response())
+}
+
+/// A page of another origin that may open a WebSocket here may read the conversation too, for it knows the
+/// session's id. Origins that are not allowed do not come this far.
+fn readable_by(request: &HeaderMap) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert(VARY, HeaderValue::from_static("origin"));
+    if let Some(origin) = request.get(ORIGIN) {
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+    }
+    headers
 }
 
 /// A page as JSON. What clients sent is JSON already, and is not read again. `last_in_seq` is where to go on:
