@@ -9,7 +9,9 @@ use rejoin_core::limits::LogBounds;
 use rejoin_core::log::Weight;
 use rejoin_core::page::Body;
 use rejoin_core::record::{About, Kind, Transport};
-use rejoin_core::state::{Append, Attach, Create, Detach, NewEvent, Recovery, TakeLease, Takeover};
+use rejoin_core::state::{
+    Append, Attach, Create, Detach, NewEvent, Recovery, Room, TakeLease, Takeover,
+};
 use rejoin_core::{Epoch, LogId, Principal, ProcessId, Seq, SessionId, Term, Timestamp};
 use rejoin_store::Store;
 use rejoin_store::embedded::{EmbeddedStore, Options};
@@ -78,7 +80,7 @@ pub async fn session(store: &dyn Store, number: u64) -> Result<(SessionId, Term)
     let id = about.id.clone();
     let log = LogId::new(number);
     let epoch = Epoch::from_random([1; 6]);
-    store.create(Create { about, log, epoch, keep_for: DAY }).await?;
+    store.create(Create { about, log, epoch, keep_for: DAY, room: Room::UNLIMITED }).await?;
     let holder = ProcessId::from_random([1; 9]);
     let term = store.take_lease(&id, TakeLease { holder, lasts: DAY, now: NOW }).await?;
     Ok((id, term))
@@ -92,6 +94,7 @@ pub async fn parked(store: &dyn Store, number: u64) -> Result<()> {
         transport: Transport::WebSocket,
         takeover: Takeover::Replace,
         token: None,
+        attempt: None,
         now: NOW,
     };
     let generation = store.attach(&id, attach).await?.record.generation;

@@ -136,7 +136,7 @@ pub(crate) fn replay_token(
         let attach = attach_as(&principal, Some(token), now);
         judge.refused("P7: a used token attached", copy.attach(&attach).is_ok());
     } else {
-        let renew = Renew { principal, token, keep_for: Duration::ZERO, now };
+        let renew = Renew { principal, token, attempt: None, keep_for: Duration::ZERO, now };
         judge.refused("P7: a used token renewed", copy.renew(&renew).is_ok());
     }
 }
@@ -174,5 +174,5 @@ pub(crate) fn forge_state(
 
 fn attach_as(principal: &Principal, token: Option<TokenUse>, now: Timestamp) -> Attach {
     let (principal, transport) = (principal.clone(), Transport::WebSocket);
-    Attach { principal, transport, takeover: Takeover::Replace, token, now }
+    Attach { principal, transport, takeover: Takeover::Replace, token, attempt: None, now }
 }

@@ -21,9 +21,11 @@
 //! | [`client`] | the same for the client's side |
 //! | [`identity`] | which store a session belongs to |
 //! | [`token`], [`keys`], [`seal`], [`concealed`] | reconnect tokens, the key ring, sealed state, secrets that wait in a log |
+//! | [`attempt`] | what the audit trail notes of an attempt before its outcome is known |
 //! | [`codes`] | every error, reason and close code, in one place |
 //! | [`limits`] | every bound, in one place |
 
+pub mod attempt;
 pub mod client;
 pub mod codes;
 pub mod concealed;

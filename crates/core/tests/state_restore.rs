@@ -58,6 +58,7 @@ fn snapshot(from: &str, to: &str, at_seq: u64, at_in_seq: u64) -> Restore<Body> 
         takeover: Takeover::Replace,
         remember_for: HOUR,
         only_at: None,
+        attempt: None,
         now: at(10),
     }
 }

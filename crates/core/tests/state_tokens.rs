@@ -195,7 +195,8 @@ fn a_stolen_token_attaches_nobody_and_leaves_whoever_is_there() {
 }
 
 fn renew(name: &str, now: Timestamp) -> Renew {
-    Renew { principal: me(), token: token_use(name, "next", 0), keep_for: SESSION_TTL, now }
+    let token = token_use(name, "next", 0);
+    Renew { principal: me(), token, attempt: None, keep_for: SESSION_TTL, now }
 }
 
 #[test]

@@ -63,7 +63,7 @@ impl DurableEventStore {
     async fn keep_for_its_client(&self, record: &Record) {
         let until = self.sessions.clock().now() + RESULT_RETENTION;
         let keep = Keep { generation: record.generation, until };
-        let _ = self.sessions.store().keep(record.id(), keep).await; // it keeps a longer one then
+        let _ = self.sessions.keep(record.id(), keep).await; // it keeps a longer one then
     }
 }
 
@@ -152,6 +152,12 @@ impl Replay {
                 return Ok(None);
             };
             let Some(event) = page.events.first() else { return Ok(None) };
+            if event.seq != self.place.seq.next() {
+                // Its client comes back and is told that events are missing.
+                tracing::warn!(session = %self.place.session, "events of a replayed stream are gone");
+                self.over = true;
+                return Ok(None);
+            }
             self.place.seq = event.seq;
             let said = Event::from_body(&event.body).and_then(|event| event.message);
             if let Some(text) = said {

@@ -139,7 +139,7 @@ impl DurableSessionManager {
         feed: &Feed,
     ) -> Result<Option<ServerSseMessage>, ManagerError> {
         let hub = self.hub(record.id());
-        let revision = hub.revision(&**self.sessions().store()).await?;
+        let revision = hub.revision(self.sessions().store()).await?;
         let primed = revision.is_some_and(parts::is_primed);
         Ok(primed.then(|| ServerSseMessage::priming(feed.place(), self.sse_retry)))
     }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rejoin::core::record::{About, Ending, Kind, Transport};
-use rejoin::core::state::{Attach, Create, Detach, End, Takeover};
+use rejoin::core::state::{Attach, Create, Detach, End, Room, Takeover};
 use rejoin::core::{Epoch, Generation, LogId, Principal, SessionId, Timestamp};
 use rejoin::store::{MemoryStore, Store as _};
 use shuttle::future::block_on;
@@ -66,7 +66,8 @@ impl World {
             created_at: NOW,
         };
         let (log, epoch) = (LogId::new(1), Epoch::from_random([1; 6]));
-        block_on(world.store.create(Create { about, log, epoch, keep_for: HOUR })).unwrap();
+        let create = Create { about, log, epoch, keep_for: HOUR, room: Room::UNLIMITED };
+        block_on(world.store.create(create)).unwrap();
         let generation = world.attach().unwrap();
         let place = world.live.take(&world.id, "the first").unwrap();
         place.is_ready();
@@ -80,6 +81,7 @@ impl World {
             transport: Transport::StreamableHttp,
             takeover: Takeover::Replace,
             token: None,
+            attempt: None,
             now: NOW,
         };
         let attached = block_on(self.store.attach(&self.id, attach));

@@ -66,7 +66,7 @@ impl SessionStore for DurableSessionStore {
             self.sessions.clock().now() + self.sessions.settings().session.lifetime.session_ttl;
         let keep = Keep { generation: record.generation, until };
         if record.generation == Generation::ZERO && until > record.expires_at {
-            let _ = self.sessions.store().keep(record.id(), keep).await; // refused: its client is there by now
+            let _ = self.sessions.keep(record.id(), keep).await; // refused: its client is there by now
         }
         Ok(Some(SessionState::new(serde_json::from_str(handshake.params.get())?)))
     }

@@ -14,6 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::hook::Cleanup;
 use crate::shared::Shared;
+use crate::tasks::Owned;
 
 /// Sessions that the hook is asked about at the same time when a server starts.
 const AT_ONCE: usize = 256;
@@ -36,11 +37,11 @@ pub(crate) async fn ask(
 }
 
 /// Lets the hook decide about sessions whose client was attached when the server before this one ended.
-pub(crate) async fn ask_after_start(shared: Arc<Shared>, parked: Vec<Parked>) {
+pub(crate) async fn ask_after_start(owned: Owned, shared: Arc<Shared>, parked: Vec<Parked>) {
     let asking = stream::iter(parked).for_each_concurrent(AT_ONCE, |Parked { id, generation }| {
         let shared = Arc::clone(&shared);
         async move {
-            match ask_about_left(&shared, &id, generation).await {
+            match ask_about_left(owned, &shared, &id, generation).await {
                 Ok(Some(Asked(returned))) => drop(timeout(TURN, returned).await),
                 Ok(None) => {}
                 Err(error) => tracing::error!(session = %id, %error, "the hook was not asked"),
@@ -55,6 +56,7 @@ pub(crate) async fn ask_after_start(shared: Arc<Shared>, parked: Vec<Parked>) {
 
 /// Until the hook decides the session has its longest ttl, as it has after any disconnect.
 async fn ask_about_left(
+    owned: Owned,
     shared: &Arc<Shared>,
     id: &SessionId,
     generation: Generation,
@@ -62,7 +64,7 @@ async fn ask_about_left(
     let Some(record) = parked(shared, id, generation).await? else { return Ok(None) };
     let (gone_at, otherwise) = (record.last_activity, record.expires_at);
     let until = gone_at + shared.settings.session.lifetime.session_ttl;
-    match shared.store.keep(id, Keep { generation, until }).await {
+    match shared.store.change(owned).keep(id, Keep { generation, until }).await {
         Ok(()) => Ok(put(shared, record, gone_at, Some(otherwise))),
         Err(Failure::Refused(_) | Failure::NotFound) => Ok(None),
         Err(Failure::Unavailable(unavailable)) => Err(unavailable),
@@ -91,7 +93,7 @@ fn put(
     let cleanup = Cleanup::new(Arc::clone(shared), &record, gone_at, otherwise);
     let (returns, returned) = oneshot::channel();
     let stopping = Arc::clone(shared);
-    shared.tasks.spawn(async move {
+    shared.tasks.spawn(|_| async move {
         tokio::select! {
             () = hook.disconnected(record, cleanup) => {}
             () = stopping.stopping() => {}

@@ -31,6 +31,7 @@ use crate::lane::{Lane, Pool};
 use crate::metrics::Counted;
 use crate::outlet::Outlet;
 use crate::shared::Shared;
+use crate::tasks::Owned;
 
 /// Commands that may wait for a driver; beyond that whoever asks waits.
 pub(crate) const WAITING_COMMANDS: usize = 256;
@@ -89,6 +90,7 @@ enum Done {
 
 /// Drives a session until it is idle, its store fails or the server stops.
 pub(crate) async fn drive(
+    owned: Owned,
     shared: Arc<Shared>,
     id: SessionId,
     commands: mpsc::Receiver<Command>,
@@ -96,13 +98,14 @@ pub(crate) async fn drive(
 ) {
     // Forgotten last, when the queue is closed; also if something below panics.
     let registered = Registered { shared, id };
-    if let Some(driver) = begin(&registered, commands, handle).await {
+    if let Some(driver) = begin(owned, &registered, commands, handle).await {
         driver.run().await;
     }
 }
 
 /// Apart from the rest, so that a live session has no room for what only its beginning needs.
 async fn begin(
+    owned: Owned,
     registered: &Registered,
     commands: mpsc::Receiver<Command>,
     handle: mpsc::Sender<Command>,
@@ -111,7 +114,7 @@ async fn begin(
     // Read only now that nobody else in this process can change the session: what a caller has read
     // before may be older than what the driver before us did.
     match shared.store.session(id).await {
-        Ok(Some(record)) => Some(Driver::new(Arc::clone(shared), record, commands, handle)),
+        Ok(Some(record)) => Some(Driver::new(owned, Arc::clone(shared), record, commands, handle)),
         Ok(None) => None,
         Err(unavailable) => {
             not_served(id, &unavailable);
@@ -139,6 +142,7 @@ fn not_served(id: &SessionId, unavailable: &Unavailable) {
 
 struct Driver {
     id: SessionId,
+    owned: Owned,
     shared: Arc<Shared>,
     stop: watch::Receiver<bool>,
     session: Session,
@@ -166,6 +170,7 @@ struct Driver {
 
 impl Driver {
     fn new(
+        owned: Owned,
         shared: Arc<Shared>,
         record: Record,
         commands: mpsc::Receiver<Command>,
@@ -176,6 +181,7 @@ impl Driver {
         let at_work = Counted::by(&shared.metrics.working);
         Box::new(Self {
             id: record.id().clone(),
+            owned,
             stop: shared.stop.subscribe(),
             session: Session::new(record, Arc::clone(&shared.session_settings)),
             shared,

@@ -14,6 +14,7 @@ use rejoin_store::{Failure, Unavailable};
 use tokio::time::timeout;
 
 use crate::shared::Shared;
+use crate::tasks::Owned;
 use crate::timeline::{Happening, Moment};
 
 /// How often whoever waits for a condition looks whether there is still something to wait for.
@@ -119,19 +120,17 @@ impl Cleanup {
 
     /// Cleans up now.
     pub async fn run(mut self) -> Result<CleanedUp, Unavailable> {
-        match self.claim.take() {
-            Some(claim) => claim.end().await,
-            None => Ok(CleanedUp::Stale),
-        }
+        let Some(claim) = self.claim.take() else { return Ok(CleanedUp::Stale) };
+        let shared = Arc::clone(&claim.shared);
+        shared.tasks.finish(|owned| async move { claim.end(owned).await }).await?
     }
 
     /// Cleans up when this much time has passed since the client went. The deadline is stored: it
     /// holds across a restart, and costs no task.
     pub async fn after(mut self, delay: Duration) -> Result<(), Unavailable> {
-        match self.claim.take() {
-            Some(claim) => claim.keep_for(delay).await,
-            None => Ok(()),
-        }
+        let Some(claim) = self.claim.take() else { return Ok(()) };
+        let shared = Arc::clone(&claim.shared);
+        shared.tasks.finish(|owned| async move { claim.keep_for(owned, delay).await }).await?
     }
 
     /// Cleans up once `condition` is fulfilled, unless a client comes back before that or the session
@@ -153,8 +152,8 @@ impl Drop for Cleanup {
         let Some(claim) = self.claim.take() else { return };
         let shared = Arc::clone(&claim.shared);
         // If the server is gone, the deadline of `session_ttl`, stored when the client went, stands.
-        shared.tasks.spawn(async move {
-            if let Err(error) = claim.fall_back().await {
+        shared.tasks.spawn(|owned| async move {
+            if let Err(error) = claim.fall_back(owned).await {
                 tracing::warn!(session = %claim.session, %error, "a session keeps its longest ttl");
             }
         });
@@ -162,7 +161,7 @@ impl Drop for Cleanup {
 }
 
 impl Claim {
-    async fn end(&self) -> Result<CleanedUp, Unavailable> {
+    async fn end(&self, owned: Owned) -> Result<CleanedUp, Unavailable> {
         let end = End {
             ending: Ending::CleanedUp,
             only_parked: Some(self.generation),
@@ -171,7 +170,7 @@ impl Claim {
             remember_for: self.shared.settings.remember_for(),
             now: self.shared.clock.now(),
         };
-        match self.shared.end(&self.session, end).await {
+        match self.shared.end(owned, &self.session, end).await {
             Ok(_) => Ok(CleanedUp::Ended),
             Err(Failure::NotFound) => Ok(CleanedUp::Stale),
             Err(Failure::Refused(
@@ -193,23 +192,23 @@ impl Claim {
 
     /// What the settings want, counted from the last sign of life. Where work is under way the reaper
     /// will see to it that it is not cut short.
-    async fn fall_back(&self) -> Result<(), Unavailable> {
+    async fn fall_back(&self, owned: Owned) -> Result<(), Unavailable> {
         let Some(record) = self.record().await? else { return Ok(()) };
         let ttl = self.shared.settings.session.lifetime.idle_ttl();
-        self.keep_until(self.otherwise.unwrap_or(record.last_activity + ttl)).await
+        self.keep_until(owned, self.otherwise.unwrap_or(record.last_activity + ttl)).await
     }
 
-    async fn keep_for(&self, delay: Duration) -> Result<(), Unavailable> {
+    async fn keep_for(&self, owned: Owned, delay: Duration) -> Result<(), Unavailable> {
         let longest = self.shared.settings.session.lifetime.session_ttl;
         let until = self.parked_at + delay.min(longest);
         // Of what was there before the server nothing expires in its first minute.
         let grace = self.otherwise.map(|_| self.parked_at + GRACE_AFTER_START);
-        self.keep_until(until.max(grace.unwrap_or_default())).await
+        self.keep_until(owned, until.max(grace.unwrap_or_default())).await
     }
 
-    async fn keep_until(&self, until: Timestamp) -> Result<(), Unavailable> {
+    async fn keep_until(&self, owned: Owned, until: Timestamp) -> Result<(), Unavailable> {
         let keep = Keep { generation: self.generation, until };
-        match self.shared.store.keep(&self.session, keep).await {
+        match self.shared.store.change(owned).keep(&self.session, keep).await {
             Ok(()) | Err(Failure::NotFound | Failure::Refused(_)) => {
                 self.shared.deadline_set(until);
                 Ok(())

@@ -26,3 +26,12 @@ pub(crate) const SUBSCRIPTION_BYTES: usize = 256 * 1024;
 /// Sessions of `/sse` whose stream broke that are remembered, so that a client that does not name its session
 /// can have it again; each for a minute. Beyond that such a client gets a new one.
 pub(crate) const SSE_LEFT: usize = 1_000;
+
+/// Failed attempts at one session that one principal may make in a minute.
+pub(crate) const SESSION_FAILURES_A_MINUTE: u32 = 10;
+
+/// Successful attempts at one session in a minute: a flapping network is no attack.
+pub(crate) const SESSION_SUCCESSES_A_MINUTE: u32 = 60;
+
+/// Failed attempts that one principal may make from one address in a minute.
+pub(crate) const CALLER_FAILURES_A_MINUTE: u32 = 30;

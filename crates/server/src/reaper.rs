@@ -13,6 +13,7 @@ use rejoin_store::{Failure, Unavailable};
 use tokio::time::sleep_until;
 
 use crate::shared::Shared;
+use crate::tasks::Owned;
 
 /// Sessions looked at in one go.
 const AT_ONCE: usize = 256;
@@ -28,12 +29,12 @@ const BREATH: Duration = Duration::from_millis(10);
 pub(crate) const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
 /// Ends, keeps or forgets sessions whose time has come, until the store fails or the server stops.
-pub(crate) async fn run(shared: Arc<Shared>) {
+pub(crate) async fn run(owned: Owned, shared: Arc<Shared>) {
     let mut settle_at = Some(shared.clock.now());
     loop {
         let changed = shared.deadlines.notified();
         let now = shared.clock.now();
-        let next = match look_after(&shared, &mut settle_at, now).await {
+        let next = match look_after(owned, &shared, &mut settle_at, now).await {
             Ok(next) => next,
             Err(unavailable) => {
                 tracing::error!(%unavailable, "deadlines are not looked after any more");
@@ -53,18 +54,23 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 /// Sees to sessions whose time has come, and now and then to events whose time has; says when the next
 /// session's will.
 async fn look_after(
+    owned: Owned,
     shared: &Arc<Shared>,
     settle_at: &mut Option<Timestamp>,
     now: Timestamp,
 ) -> Result<Option<Timestamp>, Unavailable> {
     if settle_at.is_some_and(|at| at <= now) {
-        *settle_at = shared.store.settle(now).await?;
+        *settle_at = shared.store.change(owned).settle(now).await?;
     }
-    sweep(shared, now).await
+    sweep(owned, shared, now).await
 }
 
 /// Looks at every session whose time has come by `now`; says when the next one's will.
-async fn sweep(shared: &Arc<Shared>, now: Timestamp) -> Result<Option<Timestamp>, Unavailable> {
+async fn sweep(
+    owned: Owned,
+    shared: &Arc<Shared>,
+    now: Timestamp,
+) -> Result<Option<Timestamp>, Unavailable> {
     for _ in 0..ROUNDS {
         let due = shared.store.due(now, AT_ONCE).await?;
         if due.records.is_empty() || shared.is_stopping() {
@@ -72,9 +78,9 @@ async fn sweep(shared: &Arc<Shared>, now: Timestamp) -> Result<Option<Timestamp>
         }
         for record in &due.records {
             match &record.status {
-                Status::Active => look_at(shared, record, now).await?,
+                Status::Active => look_at(owned, shared, record, now).await?,
                 Status::Ended { .. } => {
-                    shared.store.forget(record.id(), now).await?;
+                    shared.store.change(owned).forget(record.id(), now).await?;
                     shared.timeline.forget(record.id());
                 }
             }
@@ -83,11 +89,17 @@ async fn sweep(shared: &Arc<Shared>, now: Timestamp) -> Result<Option<Timestamp>
     Ok(Some(now + BREATH))
 }
 
-async fn look_at(shared: &Arc<Shared>, record: &Record, now: Timestamp) -> Result<(), Unavailable> {
+async fn look_at(
+    owned: Owned,
+    shared: &Arc<Shared>,
+    record: &Record,
+    now: Timestamp,
+) -> Result<(), Unavailable> {
     let generation = record.generation;
     match shared.settings.session.lifetime.on_due(record, now) {
         Verdict::KeepUntil(until) => {
-            ignore_refusal(shared.store.keep(record.id(), Keep { generation, until }).await)
+            let keep = Keep { generation, until };
+            ignore_refusal(shared.store.change(owned).keep(record.id(), keep).await)
         }
         Verdict::End => {
             let end = End {
@@ -98,7 +110,7 @@ async fn look_at(shared: &Arc<Shared>, record: &Record, now: Timestamp) -> Resul
                 remember_for: shared.settings.remember_for(),
                 now,
             };
-            let ended = shared.end(record.id(), end).await;
+            let ended = shared.end(owned, record.id(), end).await;
             if ended.is_ok() {
                 shared.metrics.expired.inc();
             }

@@ -8,14 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use rejoin_core::attempt::Attempt;
 use rejoin_core::log::EntryKind;
 use rejoin_core::page::Body;
 use rejoin_core::record::{About, Ending, Kind, Record, Status, Transport};
 use rejoin_core::resume::Asked;
 use rejoin_core::session::{AttachRequest, Input, Interest, Publication, Published};
 use rejoin_core::state::{
-    Attach, AttachRefused, Create, End, EnterRefused, Entered, Restore, RestoreRefused, Takeover,
-    TokenUse,
+    Attach, AttachRefused, Create, End, EnterRefused, Entered, Keep, Restore, RestoreRefused, Room,
+    Stale, Takeover, TokenUse,
 };
 use rejoin_core::{Epoch, LogId, Principal, ProcessId, SessionId, Timestamp};
 use rejoin_store::{Failure, Query, Restoration, Store, Unavailable};
@@ -32,6 +33,8 @@ use crate::metrics::Metrics;
 use crate::series::Sample;
 use crate::service::{Service, WeakService};
 use crate::shared::Shared;
+use crate::store_view::StoreView;
+use crate::tasks::Owned;
 use crate::timeline::{Happening, Moment, Return};
 use crate::watch::Watch;
 use crate::{entry, outlet, random, series};
@@ -99,20 +102,48 @@ impl Sessions {
         kind: Kind,
         client: &str,
     ) -> Result<Record, CreateError> {
-        let about = About {
-            id,
-            principal: principal.clone(),
-            kind,
-            client: client.into(),
-            created_at: self.shared.clock.now(),
-        };
+        let (sessions, about) = (self.clone(), self.about(id, principal, kind, client));
+        let made = self
+            .finish(|owned| async move { sessions.create_in(owned, about, Room::UNLIMITED).await });
+        made.await?
+    }
+
+    /// What never changes about a session that is made now.
+    pub(crate) fn about(
+        &self,
+        id: SessionId,
+        principal: &Principal,
+        kind: Kind,
+        client: &str,
+    ) -> About {
+        let created_at = self.shared.clock.now();
+        About { id, principal: principal.clone(), kind, client: client.into(), created_at }
+    }
+
+    /// Makes a session, if there is room for it.
+    pub(crate) async fn create_in(
+        &self,
+        owned: Owned,
+        about: About,
+        room: Room,
+    ) -> Result<Record, CreateError> {
         let log = LogId::from_random(random::bytes()?);
         let epoch = Epoch::from_random(random::bytes()?);
         let keep_for = self.shared.settings.session.lifetime.session_ttl;
-        let record = self.shared.store.create(Create { about, log, epoch, keep_for }).await?;
+        let create = Create { about, log, epoch, keep_for, room };
+        let record = self.shared.store.change(owned).create(create).await?;
         self.shared.deadline_set(record.expires_at);
         self.shared.happened(Lifecycle::Created, &record);
         Ok(record)
+    }
+
+    /// Does some work to its end, whether or not the caller waits for it.
+    pub(crate) async fn finish<T, F>(&self, work: impl FnOnce(Owned) -> F) -> Result<T, Unavailable>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + Send + 'static,
+    {
+        self.shared.tasks.finish(work).await
     }
 
     /// A session of this principal; nothing if there is none, or it is somebody else's.
@@ -132,7 +163,7 @@ impl Sessions {
 
     /// Attaches a client. What it is told first is whether that worked.
     pub async fn attach(&self, id: &SessionId, client: Client) -> Result<Attachment, AttachError> {
-        self.attach_for(id, client, Interest::Events).await
+        self.attach_for(id, client, Interest::Events, None).await
     }
 
     /// The same for somebody whose streams read the log themselves: it is told only whether that
@@ -142,14 +173,16 @@ impl Sessions {
         id: &SessionId,
         client: Client,
     ) -> Result<Attachment, AttachError> {
-        self.attach_for(id, client, Interest::Presence).await
+        self.attach_for(id, client, Interest::Presence, None).await
     }
 
-    async fn attach_for(
+    /// Attaches a client; the attempt is in the audit trail if that changes the session.
+    pub(crate) async fn attach_for(
         &self,
         id: &SessionId,
         client: Client,
         interest: Interest,
+        attempt: Option<Attempt>,
     ) -> Result<Attachment, AttachError> {
         let record = self.shared.store.session(id).await?.ok_or(Failure::NotFound)?;
         if record.about.principal != client.principal {
@@ -164,6 +197,7 @@ impl Sessions {
                 Interest::Presence => Takeover::Replace, // it replaces itself
             },
             token: client.token,
+            attempt: attempt.map(Box::new),
             now: self.shared.clock.now(),
         };
         let request = AttachRequest { attachment, attach, asked: client.asked, interest };
@@ -205,6 +239,11 @@ impl Sessions {
 
     /// Ends a session.
     pub async fn end(&self, id: &SessionId) -> Result<Record, EndError> {
+        let (sessions, id) = (self.clone(), id.clone());
+        self.finish(|owned| async move { sessions.end_in(owned, &id).await }).await?
+    }
+
+    pub(crate) async fn end_in(&self, owned: Owned, id: &SessionId) -> Result<Record, EndError> {
         let end = End {
             ending: Ending::Closed,
             only_parked: None,
@@ -213,21 +252,21 @@ impl Sessions {
             remember_for: self.shared.settings.remember_for(),
             now: self.shared.clock.now(),
         };
-        self.shared.end(id, end).await
+        self.shared.end(owned, id, end).await
     }
 
     /// Ends a session of which nothing was given out by which anybody could come back to it, and forgets it
     /// as soon as its agent has ended. Returns at once.
     pub(crate) fn end_and_forget(&self, id: &SessionId) {
         let (sessions, id) = (self.clone(), id.clone());
-        self.shared.tasks.spawn(async move {
+        self.shared.tasks.spawn(|owned| async move {
             if let Ok(Record { status: Status::Ended { forget_at, .. }, .. }) =
-                sessions.end(&id).await
+                sessions.end_in(owned, &id).await
                 && sessions.comes_to_rest(&id, LAST_RITES).await
             {
                 sessions.hubs().forget(&id);
                 // If the store does not work it is forgotten when its time has come.
-                let _ = sessions.shared.store.forget(&id, forget_at).await;
+                let _ = sessions.shared.store.change(owned).forget(&id, forget_at).await;
                 sessions.shared.timeline.forget(&id);
             }
         });
@@ -236,8 +275,17 @@ impl Sessions {
     /// Goes on from a snapshot. The session that it was taken of ends where it still lived: whoever is
     /// attached there is superseded, its agent stops.
     pub async fn restore(&self, restore: Restore<Body>) -> Result<Record, Failure<RestoreRefused>> {
+        let sessions = self.clone();
+        self.finish(|owned| async move { sessions.restore_in(owned, restore).await }).await?
+    }
+
+    pub(crate) async fn restore_in(
+        &self,
+        owned: Owned,
+        restore: Restore<Body>,
+    ) -> Result<Record, Failure<RestoreRefused>> {
         let forget_at = restore.now + restore.remember_for;
-        let (record, replaced) = match self.shared.store.restore(restore).await? {
+        let (record, replaced) = match self.shared.store.change(owned).restore(restore).await? {
             Restoration::Joined(record) => return Ok(*record),
             Restoration::Made { record, replaced } => (record, replaced),
         };
@@ -285,8 +333,19 @@ impl Sessions {
         self.shared.watches.watch(id)
     }
 
-    /// The store behind them, for what needs no driver.
-    pub fn store(&self) -> &Arc<dyn Store> {
+    /// Sets the deadline of a session that nobody is attached to, if its generation is still this one.
+    pub async fn keep(&self, id: &SessionId, keep: Keep) -> Result<(), Failure<Stale>> {
+        let (sessions, id) = (self.clone(), id.clone());
+        let kept = self.finish(|owned| async move {
+            let kept = sessions.shared.store.change(owned).keep(&id, keep).await;
+            sessions.shared.deadline_set(keep.until);
+            kept
+        });
+        kept.await?
+    }
+
+    /// What can be read of the store behind them.
+    pub fn store(&self) -> &StoreView {
         &self.shared.store
     }
 
@@ -294,7 +353,8 @@ impl Sessions {
     /// one counts. From now on there is somebody who may want to know how the server has been doing.
     pub(crate) fn served_by(&self, service: WeakService) {
         if self.shared.service.set(service).is_ok() {
-            self.shared.tasks.spawn(series::run(Arc::clone(&self.shared)));
+            let shared = Arc::clone(&self.shared);
+            self.shared.tasks.spawn(|_| series::run(shared));
         }
     }
 

@@ -9,7 +9,7 @@ use rejoin_core::record::{Kind, Record};
 use rejoin_core::session::{Input, Settings};
 use rejoin_core::state::{End, EndRefused};
 use rejoin_core::{AttachmentId, ProcessId, SessionId, Timestamp};
-use rejoin_store::{Failure, Store, Unavailable};
+use rejoin_store::{Failure, Unavailable};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, mpsc, watch};
 
@@ -25,12 +25,13 @@ use crate::reaper;
 use crate::series::Series;
 use crate::service::WeakService;
 use crate::sessions::ServerSettings;
-use crate::tasks::Tasks;
+use crate::store_view::StoreView;
+use crate::tasks::{Owned, Tasks};
 use crate::timeline::Timeline;
 use crate::watch::Watches;
 
 pub(crate) struct Shared {
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: StoreView,
     pub(crate) settings: ServerSettings,
     /// What live sessions run under, as the settings say: one for all of them.
     pub(crate) session_settings: Arc<Settings>,
@@ -131,7 +132,8 @@ impl Shared {
         };
         drop(drivers);
         if let Some(commands) = commands {
-            self.tasks.spawn(drive(Arc::clone(self), id.clone(), commands, driver.clone()));
+            let (shared, id, handle) = (Arc::clone(self), id.clone(), driver.clone());
+            self.tasks.spawn(|owned| drive(owned, shared, id, commands, handle));
         }
         (driver, refused)
     }
@@ -139,11 +141,12 @@ impl Shared {
     /// Ends a session, and tells its driver if it has one.
     pub(crate) async fn end(
         &self,
+        owned: Owned,
         id: &SessionId,
         end: End,
     ) -> Result<Record, Failure<EndRefused>> {
         let (forget_at, what) = (end.now + end.remember_for, Lifecycle::of(&end.ending));
-        let record = self.store.end(id, end).await?;
+        let record = self.store.change(owned).end(id, end).await?;
         self.happened(what, &record);
         self.deadline_set(forget_at);
         self.tell_driver(id, Input::Ended { by: None }).await;

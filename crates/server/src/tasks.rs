@@ -1,13 +1,20 @@
-//! Every task of a server has this one owner: drivers, the reaper, calls of the hook. Whoever closes
-//! the server waits here until all of them have ended.
+//! Every task of a server has this one owner: drivers, the reaper, calls of the hook, and every change that a caller asks
+//! for. Whoever closes the server waits here until all of them have ended.
+//!
+//! A caller's future may be dropped at any await: hyper drops a handler when its client hangs up. So whatever changes
+//! sessions, and what follows from the change, runs in a task here and the caller only waits for it ([`Tasks::finish`]).
+//! Only such a task has an [`Owned`], and only with that can the store be changed.
 
 use std::future::poll_fn;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rejoin_store::Unavailable;
 use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::timeout;
+use tracing::Instrument as _;
 
 /// How long tasks that were aborted have to notice.
 const AFTER_ABORT: Duration = Duration::from_secs(1);
@@ -17,18 +24,43 @@ pub(crate) struct Tasks {
     set: Mutex<JoinSet<()>>,
 }
 
+/// Proof that something runs in a task of the server: no caller that goes away ends it half way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Owned(());
+
 impl Tasks {
     /// None yet. To be called inside a tokio runtime, which will run them.
     pub(crate) fn new() -> Self {
         Self { runtime: Handle::current(), set: Mutex::default() }
     }
 
-    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn spawn<F>(&self, task: impl FnOnce(Owned) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let task = task(Owned(()));
         let mut set = self.lock();
         while let Some(end) = set.try_join_next() {
             note_panic(end);
         }
         set.spawn_on(task, &self.runtime);
+    }
+
+    /// Does some work to its end, whether or not the caller waits for it. Fails only if the work panics, or takes too
+    /// long to end when the server closes.
+    pub(crate) async fn finish<T, F>(&self, work: impl FnOnce(Owned) -> F) -> Result<T, Unavailable>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + Send + 'static,
+    {
+        let (done, outcome) = oneshot::channel();
+        self.spawn(|owned| {
+            let work = work(owned).in_current_span();
+            async move {
+                let _ = done.send(work.await); // the caller may have gone
+            }
+        });
+        outcome.await.map_err(|_| crate::error::gone())
     }
 
     /// Waits until all have ended; those that take longer than `within` are aborted.
@@ -55,5 +87,36 @@ impl Tasks {
 fn note_panic(end: Result<(), JoinError>) {
     if end.is_err_and(|error| error.is_panic()) {
         tracing::error!("a task of the server panicked");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use futures_util::FutureExt as _;
+    use tokio::task::yield_now;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn work_ends_though_its_caller_has_gone() {
+        let (tasks, done) = (Tasks::new(), Arc::new(AtomicBool::new(false)));
+        let noted = Arc::clone(&done);
+        let work = tasks.finish(|_| async move {
+            yield_now().await;
+            noted.store(true, Ordering::SeqCst);
+        });
+        assert!(work.now_or_never().is_none(), "polled once and dropped");
+        tasks.end(Duration::from_secs(5)).await;
+        assert!(done.load(Ordering::SeqCst));
+    }
+
+    #[tokio::test]
+    async fn work_that_panics_is_not_waited_for_for_ever() {
+        let tasks = Tasks::new();
+        let failed: Result<(), _> = tasks.finish(|_| async { panic!("on purpose") }).await;
+        assert!(failed.is_err());
     }
 }

@@ -275,6 +275,7 @@ async fn a_call_to_go_over_that_is_made_again_after_a_crash_is_no_theft() {
     let renew = Renew {
         principal: rejoin::core::Principal::new("alice"),
         token: used(next),
+        attempt: None,
         keep_for: Duration::from_secs(600),
         now: web.service.now() - Duration::from_secs(60),
     };

@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use rejoin::core::page::Body;
 use rejoin::core::record::{About, Kind};
-use rejoin::core::state::{Create, NewSnapshot, Origin, Restore, Takeover};
+use rejoin::core::state::{Create, NewSnapshot, Origin, Restore, Room, Takeover};
 use rejoin::core::{Epoch, InSeq, LogId, Seq, SessionId};
 
 /// A snapshot of the world's session that is gone on from only if it has come no further than this.
@@ -17,7 +17,7 @@ fn restore_at(world: &World, only_at: Option<(Seq, InSeq)>) -> Restore<Body> {
     Restore {
         from: world.id.clone(),
         origin: Origin::Unsaid,
-        create: Create { about, log, epoch, keep_for: SESSION_TTL },
+        create: Create { about, log, epoch, keep_for: SESSION_TTL, room: Room::UNLIMITED },
         epoch: Epoch::from_text("the snapshot's"),
         seq: Seq::ZERO,
         in_seq: InSeq::ZERO,
@@ -27,6 +27,7 @@ fn restore_at(world: &World, only_at: Option<(Seq, InSeq)>) -> Restore<Body> {
         takeover: Takeover::Replace,
         remember_for: SESSION_TTL,
         only_at,
+        attempt: None,
         now,
     }
 }

@@ -1,6 +1,8 @@
 //! The audit trail: one record for every attempt to get at a session, with its true reason.
 
+use rejoin_core::attempt::Attempt;
 use rejoin_core::codes::Reason;
+use rejoin_core::state::{AttachRefused, RenewRefused, TokenFault};
 use rejoin_core::{Principal, SessionId, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -24,9 +26,47 @@ pub struct AuditRecord {
 }
 
 impl AuditRecord {
+    /// The record of an attempt that ended like this.
+    pub fn of(attempt: Attempt, reason: Reason) -> Self {
+        let Attempt { at, session_id, principal, address, transport, action } = attempt;
+        Self { at, session_id, principal, address, transport, action, reason }
+    }
+
+    /// The record that a store writes in the commit of the change itself: the attempt worked, or it revoked the tokens. A
+    /// refusal that changes nothing is for the caller to write down.
+    pub fn of_change<T, R: RevokesTokens>(
+        attempt: Option<&Attempt>,
+        outcome: &Result<T, R>,
+    ) -> Option<Self> {
+        let reason = match outcome {
+            Ok(_) => Reason::Reconnected,
+            Err(refused) if refused.revokes_tokens() => Reason::TokenReused,
+            Err(_) => return None,
+        };
+        attempt.map(|attempt| Self::of(attempt.clone(), reason))
+    }
+
     /// Whether the attempt worked.
     pub fn success(&self) -> bool {
         self.reason == Reason::Reconnected
+    }
+}
+
+/// A refusal that may have changed its session: a token that was used twice revokes all others.
+pub trait RevokesTokens {
+    /// Whether it did.
+    fn revokes_tokens(&self) -> bool;
+}
+
+impl RevokesTokens for AttachRefused {
+    fn revokes_tokens(&self) -> bool {
+        *self == Self::Token(TokenFault::Reused)
+    }
+}
+
+impl RevokesTokens for RenewRefused {
+    fn revokes_tokens(&self) -> bool {
+        *self == Self::Token(TokenFault::Reused)
     }
 }
 

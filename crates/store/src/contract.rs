@@ -13,7 +13,7 @@ use rejoin_core::record::Record;
 use rejoin_core::state::{
     Ack, AckRefused, Append, AppendRefused, Appended, Attach, AttachRefused, Attached, Create,
     Detach, End, EndRefused, Enter, EnterRefused, Entered, Holding, Keep, LeaseHeld, NewToken,
-    OverBound, Renew, RenewRefused, Renewed, Restore, RestoreRefused, SessionOver, Stale,
+    NoRoom, OverBound, Renew, RenewRefused, Renewed, Restore, RestoreRefused, SessionOver, Stale,
     TakeLease, Tokens,
 };
 use rejoin_core::{Generation, InSeq, Principal, Seq, SessionId, Term, Timestamp};
@@ -63,7 +63,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Tells this store from every other, for as long as it keeps any session.
     fn identity(&self) -> &StoreIdentity;
 
-    /// Makes a session. Refused if one of that id is known, also an ended one.
+    /// Makes a session. Refused if one of that id is known, also an ended one, or if there is no room for it
+    /// ([`Create::room`]): of any number of calls at once only as many succeed as there is room for.
     async fn create(&self, create: Create) -> Result<Record, Failure<CreateRefused>>;
 
     /// A session as of its last durable change; nothing if it is unknown or forgotten.
@@ -85,7 +86,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Attaches a client: the generation goes up by one.
+    /// Attaches a client: the generation goes up by one. Its [attempt](Attach::attempt) is in the audit trail with the same
+    /// commit, also where a reused token revoked all others.
     async fn attach(
         &self,
         id: &SessionId,
@@ -185,7 +187,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// durable, so nothing may be decided by it. Nothing if the session is unknown.
     async fn tokens(&self, id: &SessionId) -> Result<Option<Tokens>, Unavailable>;
 
-    /// Uses a token to renew a session without attaching to it.
+    /// Uses a token to renew a session without attaching to it. Its [attempt](Renew::attempt) is in the audit trail with
+    /// the same commit, also where a reused token revoked all others.
     async fn renew(&self, id: &SessionId, renew: Renew) -> Result<Renewed, Failure<RenewRefused>>;
 
     /// Sets the deadline of a parked session.
@@ -200,11 +203,12 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     async fn forget(&self, id: &SessionId, now: Timestamp) -> Result<(), Unavailable>;
 
     /// Goes on from a snapshot; says in which session, and whether that is new. If it is not, nothing has
-    /// changed.
+    /// changed; if it is, the [attempt](Restore::attempt) is in the audit trail with the same commit.
     async fn restore(&self, restore: Restore<Body>)
     -> Result<Restoration, Failure<RestoreRefused>>;
 
-    /// Adds to the audit trail.
+    /// Adds to the audit trail. Past its bound the caller with the most records (the principal, and of its addresses the
+    /// one with the most) loses its oldest, so that no caller pushes another's records out.
     async fn audit(&self, record: AuditRecord) -> Result<(), Unavailable>;
 
     /// Reads the audit trail, newest first.
@@ -266,6 +270,9 @@ pub enum CreateRefused {
     /// The principal or the server holds as much as it may.
     #[error(transparent)]
     OverBound(OverBound),
+    /// There may be no further one.
+    #[error(transparent)]
+    NoRoom(NoRoom),
 }
 
 /// What a restore did.

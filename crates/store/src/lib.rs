@@ -5,6 +5,7 @@
 //! ordered and, where it says so, durable.
 
 mod account;
+mod active;
 pub mod audit;
 mod contract;
 #[cfg(feature = "embedded")]
@@ -12,6 +13,7 @@ pub mod embedded;
 mod measure;
 mod memory;
 mod relief;
+mod shares;
 
 pub mod suite;
 

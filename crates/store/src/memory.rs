@@ -1,11 +1,12 @@
 //! A store that forgets everything when the process ends. It survives the crash of a client or an
 //! agent, not its own; for tests, trials and sessions that are not worth a disk.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
+use rejoin_core::codes::Reason;
 use rejoin_core::identity::StoreIdentity;
 use rejoin_core::limits::{self, LogBounds};
 use rejoin_core::log::Entry;
@@ -13,12 +14,13 @@ use rejoin_core::record::{Record, Status};
 use rejoin_core::state::{
     self, Ack, AckRefused, Append, AppendRefused, Appended, Attach, AttachRefused, Attached,
     Create, Detach, End, EndRefused, Enter, EnterRefused, Entered, Holding, Keep, LeaseHeld,
-    MadeSession, NewToken, OverBound, Renew, RenewRefused, Renewed, Restore, RestoreRefused,
-    Restored, SessionOver, SessionState, Stale, TakeLease, Tokens,
+    MadeSession, NewToken, NoRoom, OverBound, Renew, RenewRefused, Renewed, Restore,
+    RestoreRefused, Restored, SessionOver, SessionState, Stale, TakeLease, Tokens,
 };
 use rejoin_core::{InSeq, Principal, Seq, SessionId, Term, Timestamp};
 
 use crate::account::{Accounts, Adds, Bounds, Counted};
+use crate::active::Active;
 use crate::audit::{AuditPage, AuditQuery, AuditRecord};
 use crate::contract::{
     Body, CreateRefused, Due, Failure, MessagePage, Page, PageLimit, Query, Restoration, Store,
@@ -26,6 +28,7 @@ use crate::contract::{
 };
 use crate::measure::Measurements;
 use crate::relief;
+use crate::shares::Shares;
 
 /// Sessions in memory.
 #[derive(Debug)]
@@ -47,9 +50,12 @@ struct Inner {
     sessions: BTreeMap<SessionId, SessionState<Body>>,
     /// Every session's [`Record::due_at`], to find the next one without looking at all.
     due: BTreeSet<(Timestamp, SessionId)>,
-    audit: VecDeque<AuditRecord>,
-    /// How many audit records have come and gone before the oldest one that is held.
-    audit_dropped: u64,
+    /// How many of them go on.
+    active: Active,
+    /// The audit trail, by place.
+    audit: BTreeMap<u64, AuditRecord>,
+    next_place: u64,
+    shares: Shares,
     closed: bool,
 }
 
@@ -97,11 +103,24 @@ impl MemoryStore {
         now: Option<Timestamp>,
         change: impl FnOnce(&mut SessionState<Body>) -> Result<T, R>,
     ) -> Result<T, Failure<R>> {
+        self.change_audited(id, now, |_| None, change)
+    }
+
+    /// The same for a change that may be in the audit trail.
+    fn change_audited<T, R>(
+        &self,
+        id: &SessionId,
+        now: Option<Timestamp>,
+        audit: impl FnOnce(&Result<T, R>) -> Option<AuditRecord>,
+        change: impl FnOnce(&mut SessionState<Body>) -> Result<T, R>,
+    ) -> Result<T, Failure<R>> {
         let mut inner = self.lock()?;
         let inner = &mut *inner;
         let session = inner.sessions.get_mut(id).ok_or(Failure::NotFound)?;
         let (was_due, was) = (session.record().due_at(), counted(session));
+        let was_active = session.is_active();
         let result = change(session);
+        inner.active.change(&session.about.principal, was_active, session.is_active());
         if let Some(now) = now {
             let trimmed = session.settle(&self.bounds, now);
             self.measurements.overflowed(trimmed.unacked);
@@ -110,6 +129,9 @@ impl MemoryStore {
         let due = session.record().due_at();
         if due != was_due {
             inner.reschedule(id, was_due, due);
+        }
+        if let Some(record) = audit(&result) {
+            inner.write_down(record, self.audit_max);
         }
         self.keep_to_bound(inner);
         result.map_err(Failure::Refused)
@@ -289,14 +311,27 @@ impl Inner {
     fn insert(&mut self, session: SessionState<Body>) -> Record {
         let record = session.record();
         self.reschedule(record.id(), None, record.due_at());
+        self.active.change(&record.about.principal, false, record.is_active());
         self.sessions.insert(record.id().clone(), session);
         record
     }
 
     fn remove(&mut self, id: &SessionId) -> Option<SessionState<Body>> {
         let session = self.sessions.remove(id)?;
+        self.active.change(&session.about.principal, session.is_active(), false);
         self.reschedule(id, session.due_at(), None);
         Some(session)
+    }
+
+    fn write_down(&mut self, record: AuditRecord, max: usize) {
+        self.shares.add(&record.principal, record.address.as_deref(), self.next_place);
+        self.audit.insert(self.next_place, record);
+        self.next_place += 1;
+        while self.shares.len() > max
+            && let Some(place) = self.shares.give_way()
+        {
+            self.audit.remove(&place);
+        }
     }
 
     fn reschedule(&mut self, id: &SessionId, was: Option<Timestamp>, due: Option<Timestamp>) {
@@ -306,6 +341,22 @@ impl Inner {
         if let Some(due) = due {
             self.due.insert((due, id.clone()));
         }
+    }
+}
+
+/// The sessions that a restore looks at.
+struct Line<'a> {
+    sessions: &'a mut BTreeMap<SessionId, SessionState<Body>>,
+    active: &'a Active,
+}
+
+impl state::Sessions<Body> for Line<'_> {
+    fn find(&mut self, id: &SessionId) -> Option<&mut SessionState<Body>> {
+        self.sessions.get_mut(id)
+    }
+
+    fn check_room(&self, create: &Create) -> Result<(), NoRoom> {
+        self.active.check_room(create)
     }
 }
 
@@ -320,6 +371,8 @@ impl Store for MemoryStore {
         if inner.sessions.contains_key(&create.about.id) {
             return Err(Failure::Refused(CreateRefused::Exists));
         }
+        let room = inner.active.check_room(&create);
+        room.map_err(|no_room| Failure::Refused(CreateRefused::NoRoom(no_room)))?;
         let room = self.make_room_for(&mut inner, &create, 0);
         room.map_err(|over| Failure::Refused(CreateRefused::OverBound(over)))?;
         Ok(self.insert(&mut inner, SessionState::create(create)))
@@ -342,11 +395,7 @@ impl Store for MemoryStore {
 
     async fn count(&self, principal: Option<&Principal>) -> Result<usize, Unavailable> {
         let inner = self.lock()?;
-        let counted = inner.sessions.values().filter(|session| {
-            let owned = principal.is_none_or(|p| *p == session.about.principal);
-            owned && session.vitals.status == Status::Active
-        });
-        Ok(counted.count())
+        Ok(principal.map_or(inner.active.all(), |principal| inner.active.of(principal)))
     }
 
     async fn due(&self, now: Timestamp, limit: usize) -> Result<Due, Unavailable> {
@@ -363,7 +412,8 @@ impl Store for MemoryStore {
         id: &SessionId,
         attach: Attach,
     ) -> Result<Attached, Failure<AttachRefused>> {
-        self.change(id, None, |session| session.attach(&attach))
+        let audit = |outcome: &_| AuditRecord::of_change(attach.attempt.as_deref(), outcome);
+        self.change_audited(id, None, audit, |session| session.attach(&attach))
     }
 
     async fn detach(&self, id: &SessionId, detach: Detach) -> Result<(), Failure<Stale>> {
@@ -509,7 +559,8 @@ impl Store for MemoryStore {
     }
 
     async fn renew(&self, id: &SessionId, renew: Renew) -> Result<Renewed, Failure<RenewRefused>> {
-        self.change(id, None, |session| session.renew(&renew))
+        let audit = |outcome: &_| AuditRecord::of_change(renew.attempt.as_deref(), outcome);
+        self.change_audited(id, None, audit, |session| session.renew(&renew))
     }
 
     async fn keep(&self, id: &SessionId, keep: Keep) -> Result<(), Failure<Stale>> {
@@ -549,7 +600,10 @@ impl Store for MemoryStore {
         let before = |id| inner.sessions.get(id).map(|old| (old.record().due_at(), counted(old)));
         let candidates = [Some(&restore.from), restore.origin.stand_in()].into_iter().flatten();
         let before: Vec<_> = candidates.map(|id| (id.clone(), before(id))).collect();
-        let made = match state::restore(restore, &mut inner.sessions).map_err(Failure::Refused)? {
+        let principal = restore.create.about.principal.clone();
+        let attempt = restore.attempt.clone();
+        let mut line = Line { sessions: &mut inner.sessions, active: &inner.active };
+        let made = match state::restore(restore, &mut line).map_err(Failure::Refused)? {
             Restored::Joined(id) => {
                 let session = inner.sessions.get(&id).ok_or(Failure::NotFound)?;
                 return Ok(Restoration::Joined(Box::new(session.record())));
@@ -557,6 +611,11 @@ impl Store for MemoryStore {
             Restored::Made(made) => *made,
         };
         let MadeSession { session, from, trace, replaces_active } = made;
+        inner.active.change(&principal, replaces_active, false);
+        if let Some(attempt) = attempt {
+            let record = AuditRecord::of(*attempt, Reason::Reconnected);
+            inner.write_down(record, self.audit_max);
+        }
         let (was_due, was) = before
             .into_iter()
             .find(|(id, _)| *id == from)
@@ -575,21 +634,15 @@ impl Store for MemoryStore {
 
     async fn audit(&self, record: AuditRecord) -> Result<(), Unavailable> {
         let mut inner = self.lock()?;
-        inner.audit.push_back(record);
-        if inner.audit.len() > self.audit_max {
-            inner.audit.pop_front();
-            inner.audit_dropped += 1;
-        }
+        inner.write_down(record, self.audit_max);
         Ok(())
     }
 
     async fn audit_trail(&self, query: &AuditQuery) -> Result<AuditPage, Unavailable> {
         let inner = self.lock()?;
-        let numbered = inner.audit.iter().enumerate();
-        let mut wanted = numbered
-            .map(|(index, record)| (inner.audit_dropped + index as u64, record))
-            .rev()
-            .filter(|(place, _)| query.before.is_none_or(|before| *place < before))
+        let before = query.before.unwrap_or(u64::MAX);
+        let mut wanted = (inner.audit.range(..before).rev())
+            .map(|(place, record)| (*place, record))
             .filter(|(_, r)| query.session_id.is_none() || r.session_id == query.session_id);
         let page: Vec<_> = wanted.by_ref().take(query.limit).collect();
         let next = wanted.next().and(page.last()).map(|(place, _)| *place);

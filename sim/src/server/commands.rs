@@ -117,6 +117,7 @@ impl Server {
             transport: Transport::WebSocket,
             takeover: Takeover::Replace,
             token,
+            attempt: None,
             now: around.now,
         };
         let asked = end.asked.clone();
@@ -169,6 +170,7 @@ impl Server {
             takeover: Takeover::Replace,
             remember_for: STATE_TTL,
             only_at: None,
+            attempt: None,
             now: around.now,
         };
         let from = facts.session_id;
@@ -213,5 +215,6 @@ fn new_session(id: SessionId, principal: Principal, around: &mut Around<'_>) -> 
         log: LogId::from_random(around.random.bytes()),
         epoch: Epoch::from_random(around.random.bytes()),
         keep_for: settings().lifetime.session_ttl,
+        room: Room::UNLIMITED,
     }
 }

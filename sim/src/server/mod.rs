@@ -20,7 +20,7 @@ use rejoin_core::session::{
 };
 use rejoin_core::state::{
     Attach, AttachRefused, Create, End, EnterRefused, Keep, NewSnapshot, NewToken, Origin, Restore,
-    TakeLease, Takeover, TokenUse,
+    Room, TakeLease, Takeover, TokenUse,
 };
 use rejoin_core::token::{self, Claims, Grant, TokenHash};
 use rejoin_core::{
@@ -186,7 +186,10 @@ impl Server {
                 Err(rejoin_core::state::RestoreRefused::AlreadyAttached { .. }) => {
                     self.refuse(connection, ErrorCode::SessionAlreadyActive);
                 }
-                Err(rejoin_core::state::RestoreRefused::OverBound(_)) => {
+                Err(
+                    rejoin_core::state::RestoreRefused::OverBound(_)
+                    | rejoin_core::state::RestoreRefused::NoRoom(_),
+                ) => {
                     self.refuse(connection, ErrorCode::ServerBusy);
                 }
                 Err(rejoin_core::state::RestoreRefused::Implausible { .. }) => {

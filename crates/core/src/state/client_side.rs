@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::{OverBound, SessionState, TokenFault, TokenUse, UsedToken};
+use crate::attempt::Attempt;
 use crate::ids::Principal;
 use crate::limits;
 use crate::log::{Entry, EntryKind, MessageDigest, Remembered};
@@ -22,6 +23,8 @@ pub struct Attach {
     pub takeover: Takeover,
     /// The reconnect token it brought, if any; it was verified and is used up here.
     pub token: Option<TokenUse>,
+    /// The attempt, for the audit trail: written in the same commit if this changes the session.
+    pub attempt: Option<Box<Attempt>>,
     /// Now.
     pub now: Timestamp,
 }

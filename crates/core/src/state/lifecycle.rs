@@ -22,6 +22,42 @@ pub struct Create {
     pub epoch: Epoch,
     /// How long it lives until somebody attaches.
     pub keep_for: Duration,
+    /// How many sessions there may be. Checked in the same step that makes this one: a caller that counted before it
+    /// asked would count the same sessions as every other caller at that moment.
+    pub room: Room,
+}
+
+/// How many sessions may go on at the same time, a new one included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// In all.
+    pub all: usize,
+    /// Of one principal.
+    pub of_principal: usize,
+}
+
+/// There may be no further session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoRoom {
+    /// The server has as many as it may.
+    #[error("the server has as many sessions as it may")]
+    Server,
+    /// The principal has as many as it may.
+    #[error("the principal has as many sessions as it may")]
+    Principal,
+}
+
+impl Room {
+    /// No bound.
+    pub const UNLIMITED: Self = Self { all: usize::MAX, of_principal: usize::MAX };
+
+    /// Whether there is room for one more beside `all` sessions, of which `own` are its principal's.
+    pub fn check(&self, all: usize, own: usize) -> Result<(), NoRoom> {
+        if all >= self.all {
+            return Err(NoRoom::Server);
+        }
+        if own >= self.of_principal { Err(NoRoom::Principal) } else { Ok(()) }
+    }
 }
 
 /// A session is ended.

@@ -33,7 +33,7 @@ pub use client_side::{
     Takeover,
 };
 pub use holding::{Holding, OverBound};
-pub use lifecycle::{Create, End, EndRefused, Keep, Recovery};
+pub use lifecycle::{Create, End, EndRefused, Keep, NoRoom, Recovery, Room};
 pub use own::Sessions;
 pub use restore::{MadeSession, Origin, Restore, RestoreRefused, Restored, restore};
 pub use tokens::{
@@ -228,7 +228,8 @@ impl<B> SessionState<B> {
         self.vitals.ack_lost = true;
     }
 
-    fn is_active(&self) -> bool {
+    /// Whether it goes on.
+    pub fn is_active(&self) -> bool {
         matches!(self.vitals.status, Status::Active)
     }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{RestoreRefused, SessionState};
+use super::{Create, NoRoom, RestoreRefused, SessionState};
 use crate::ids::{Principal, SessionId};
 use crate::record::{About, Kind};
 
@@ -11,11 +11,20 @@ use crate::record::{About, Kind};
 pub trait Sessions<B> {
     /// The session of that id, if it is known, whoever it belongs to.
     fn find(&mut self, id: &SessionId) -> Option<&mut SessionState<B>>;
+
+    /// Whether one more session may be made (see [`Create::room`]).
+    fn check_room(&self, create: &Create) -> Result<(), NoRoom>;
 }
 
 impl<B> Sessions<B> for BTreeMap<SessionId, SessionState<B>> {
     fn find(&mut self, id: &SessionId) -> Option<&mut SessionState<B>> {
         self.get_mut(id)
+    }
+
+    fn check_room(&self, create: &Create) -> Result<(), NoRoom> {
+        let active = || self.values().filter(|session| session.is_active());
+        let own = active().filter(|session| session.about.principal == create.about.principal);
+        create.room.check(active().count(), own.count())
     }
 }
 
@@ -46,5 +55,13 @@ impl<'a, S> OwnSessions<'a, S> {
             return Err(RestoreRefused::Foreign { session: id.clone() });
         }
         Ok(Some(session))
+    }
+
+    /// Whether one more session may be made.
+    pub(super) fn check_room<B>(&self, create: &Create) -> Result<(), NoRoom>
+    where
+        S: Sessions<B>,
+    {
+        self.all.check_room(create)
     }
 }

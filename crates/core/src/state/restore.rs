@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::lifecycle::Contents;
 use super::own::{OwnSessions, Sessions};
-use super::{Create, End, NewSnapshot, OverBound, SessionState, Snapshot, Takeover};
+use super::{Create, End, NewSnapshot, NoRoom, OverBound, SessionState, Snapshot, Takeover};
+use crate::attempt::Attempt;
 use crate::ids::SessionId;
 use crate::limits;
 use crate::log::OutLog;
@@ -42,6 +43,8 @@ pub struct Restore<B> {
     pub remember_for: Duration,
     /// If it is given, `from` is gone on from only if it has come no further than this; else it is joined.
     pub only_at: Option<(Seq, InSeq)>,
+    /// The attempt, for the audit trail: written in the same commit if a session is made.
+    pub attempt: Option<Box<Attempt>>,
     /// Now.
     pub now: Timestamp,
 }
@@ -116,6 +119,9 @@ pub enum RestoreRefused {
     /// A session would have to be made, and the principal or the server holds as much as it may.
     #[error(transparent)]
     OverBound(#[from] OverBound),
+    /// A session would have to be made, and there may be no further one.
+    #[error(transparent)]
+    NoRoom(#[from] NoRoom),
     /// The client claims to have seen more than can be true.
     #[error("last_seq {claimed} lies too far beyond the snapshot's {seq}")]
     Implausible {
@@ -173,6 +179,9 @@ pub fn restore<B>(
         LineEnd::Active(id) if has_moved(&restore, own.find(&id)?) => Ok(Restored::Joined(id)),
         LineEnd::Gone(id) if id != from => Err(RestoreRefused::Superseded),
         LineEnd::Active(_) | LineEnd::Gone(_) => {
+            if own.find(&from)?.is_none_or(|old| !old.is_active()) {
+                own.check_room(&restore.create)?; // one that lives makes room for the one that goes on
+            }
             let made = make(restore, &from, own.find(&from)?);
             Ok(Restored::Made(Box::new(made)))
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::SessionState;
+use crate::attempt::Attempt;
 use crate::ids::Principal;
 use crate::limits;
 use crate::position::Generation;
@@ -89,6 +90,8 @@ pub struct Renew {
     pub principal: Principal,
     /// The token it brought.
     pub token: TokenUse,
+    /// The attempt, for the audit trail: written in the same commit if this changes the session.
+    pub attempt: Option<Box<Attempt>>,
     /// How long the session is kept from now if nobody attaches.
     pub keep_for: Duration,
     /// Now.

@@ -13,7 +13,7 @@ use rejoin_core::page::Body;
 use rejoin_core::record::{About, Ending, Kind, Transport};
 use rejoin_core::state::{
     Ack, AckRefused, Append, AppendRefused, Appended, Attach, Attached, Create, Detach, End, Enter,
-    EnterRefused, Entered, NewEvent, NewSnapshot, SessionState, TakeLease, Takeover,
+    EnterRefused, Entered, NewEvent, NewSnapshot, Room, SessionState, TakeLease, Takeover,
 };
 use rejoin_core::{Epoch, InSeq, LogId, Principal, ProcessId, Seq, SessionId, Term, Timestamp};
 
@@ -80,7 +80,13 @@ pub fn create(name: &str, now: Timestamp) -> Create {
         created_at: now,
     };
     let log = LogId::from_random(bytes_of(name));
-    Create { about, log, epoch: Epoch::from_text(name), keep_for: SESSION_TTL }
+    Create {
+        about,
+        log,
+        epoch: Epoch::from_text(name),
+        keep_for: SESSION_TTL,
+        room: Room::UNLIMITED,
+    }
 }
 
 /// Bytes that are the same in every run, and others for every name.
@@ -111,6 +117,7 @@ pub fn attach(now: Timestamp) -> Attach {
         transport: Transport::WebSocket,
         takeover: Takeover::Replace,
         token: None,
+        attempt: None,
         now,
     }
 }

@@ -23,6 +23,7 @@ use crate::error::{EndError, append_refused, flatten};
 use crate::hook::Lifecycle;
 use crate::outlet::NotPut;
 use crate::shared::Shared;
+use crate::tasks::Owned;
 use crate::timeline::Happening;
 
 impl Driver {
@@ -37,8 +38,9 @@ impl Driver {
             Output::Attach { attachment, attach } => self.attach(attachment, *attach),
             Output::Detach { detach, then } => self.detach(detach, then),
             Output::Ack(ack) => {
-                let (shared, id) = (Arc::clone(&self.shared), self.id.clone());
-                self.client_lane.push(async move { quietly(shared.store.ack(&id, ack).await) });
+                let (shared, id, owned) = (Arc::clone(&self.shared), self.id.clone(), self.owned);
+                self.client_lane
+                    .push(async move { quietly(shared.store.change(owned).ack(&id, ack).await) });
             }
             Output::Enter { ticket, from, enter } => self.enter(ticket, from, *enter),
             Output::Append(append) => self.append(*append),
@@ -90,9 +92,9 @@ impl Driver {
     }
 
     fn attach(&mut self, attachment: AttachmentId, attach: Attach) {
-        let (shared, id) = (Arc::clone(&self.shared), self.id.clone());
+        let (shared, id, owned) = (Arc::clone(&self.shared), self.id.clone(), self.owned);
         self.client_lane.push(async move {
-            let answer = shared.store.attach(&id, attach).await;
+            let answer = shared.store.change(owned).attach(&id, attach).await;
             match flatten(answer, AttachRefused::Ended(Ending::Closed)) {
                 Ok(answer) => {
                     if let Ok(attached) = &answer {
@@ -109,12 +111,12 @@ impl Driver {
     /// Parks the session. The policy has its say, or the hook instead, if there is one: until it
     /// decides, the session has its longest ttl, so that a hook that never does leaks nothing.
     fn detach(&mut self, mut detach: Detach, then: Verdict) {
-        let (shared, id) = (Arc::clone(&self.shared), self.id.clone());
+        let (shared, id, owned) = (Arc::clone(&self.shared), self.id.clone(), self.owned);
         if shared.hook.is_some() {
             detach.keep_for = shared.settings.session.lifetime.session_ttl;
         }
         self.client_lane.push(async move {
-            match shared.store.detach(&id, detach).await {
+            match shared.store.change(owned).detach(&id, detach).await {
                 Ok(()) => {}
                 Err(Failure::Refused(_) | Failure::NotFound) => return Done::Nothing,
                 Err(Failure::Unavailable(unavailable)) => return Done::Failed(unavailable),
@@ -139,7 +141,7 @@ impl Driver {
                         remember_for: shared.settings.remember_for(),
                         now: detach.now,
                     };
-                    end_quietly(&shared, &id, end).await
+                    end_quietly(owned, &shared, &id, end).await
                 }
             }
         });
@@ -148,7 +150,7 @@ impl Driver {
     /// Enters a message. The agent may begin with it as soon as its place in the log is settled; whoever
     /// sent it learns of it when it is durable.
     fn enter(&mut self, ticket: Ticket, from: Option<AttachmentId>, enter: Enter<Body>) {
-        let (shared, id) = (Arc::clone(&self.shared), self.id.clone());
+        let (shared, id, owned) = (Arc::clone(&self.shared), self.id.clone(), self.owned);
         if self.agent().is_some_and(|agent| !agent.begins_early()) {
             return self.enter_durably(ticket, from, enter);
         }
@@ -165,28 +167,28 @@ impl Driver {
             }
         });
         self.client_lane.join(async move {
-            let answer = shared.store.enter_early(&id, enter, early).await;
+            let answer = shared.store.change(owned).enter_early(&id, enter, early).await;
             entered(&shared, &id, readable, (ticket, from), answer)
         });
     }
 
     /// Enters a message that the agent gets when it is durable.
     fn enter_durably(&mut self, ticket: Ticket, from: Option<AttachmentId>, enter: Enter<Body>) {
-        let (shared, id) = (Arc::clone(&self.shared), self.id.clone());
+        let (shared, id, owned) = (Arc::clone(&self.shared), self.id.clone(), self.owned);
         let readable = self.session.record().about.kind == Kind::Agent;
         self.client_lane.join(async move {
-            let answer = shared.store.enter(&id, enter).await;
+            let answer = shared.store.change(owned).enter(&id, enter).await;
             entered(&shared, &id, readable, (ticket, from), answer)
         });
     }
 
     fn append(&mut self, append: Append<Body>) {
         self.agent_answers();
-        let (shared, id) = (Arc::clone(&self.shared), self.id.clone());
+        let (shared, id, owned) = (Arc::clone(&self.shared), self.id.clone(), self.owned);
         let events = append.events.len();
         let span = debug_span!(target: "rejoin", "append", session = %id, events);
         let append = async move {
-            match append_refused(shared.store.append(&id, append).await) {
+            match append_refused(shared.store.change(owned).append(&id, append).await) {
                 // Another process has written since this driver read the session: the next driver
                 // will read it again.
                 Ok(Err(refused @ AppendRefused::NotAtHead { .. })) => {
@@ -212,14 +214,14 @@ impl Driver {
             let _ = reply.send(Err(Failure::Refused(refused))); // whoever asked may have gone
             return Done::Nothing;
         }
-        let (shared, id) = (Arc::clone(&self.shared), self.id.clone());
+        let (shared, id, owned) = (Arc::clone(&self.shared), self.id.clone(), self.owned);
         self.client_lane.push(async move {
             let now = shared.clock.now();
             let remember_for = shared.settings.remember_for();
             let ending = Ending::Closed;
             let only_parked = None;
             let end = End { ending, only_parked, only_by, only_due: false, remember_for, now };
-            let answer = shared.store.end(&id, end).await;
+            let answer = shared.store.change(owned).end(&id, end).await;
             let done = match &answer {
                 Ok(record) => {
                     shared.happened(Lifecycle::Closed, record);
@@ -238,7 +240,7 @@ impl Driver {
 
     /// The work is done and nobody is there: the policy has its say, unless the hook has had its own.
     fn work_done(&mut self, verdict: Verdict) {
-        let (shared, id) = (Arc::clone(&self.shared), self.id.clone());
+        let (shared, id, owned) = (Arc::clone(&self.shared), self.id.clone(), self.owned);
         let generation = self.session.record().generation;
         self.client_lane.push(async move {
             match shared.hook_decides(&id, generation).await {
@@ -248,7 +250,8 @@ impl Driver {
             }
             match verdict {
                 Verdict::KeepUntil(until) => {
-                    let answer = shared.store.keep(&id, Keep { generation, until }).await;
+                    let answer =
+                        shared.store.change(owned).keep(&id, Keep { generation, until }).await;
                     shared.deadline_set(until);
                     quietly(answer)
                 }
@@ -261,7 +264,7 @@ impl Driver {
                         remember_for: shared.settings.remember_for(),
                         now: shared.clock.now(),
                     };
-                    end_quietly(&shared, &id, end).await
+                    end_quietly(owned, &shared, &id, end).await
                 }
             }
         });
@@ -326,9 +329,9 @@ fn quietly<R>(answer: Result<(), Failure<R>>) -> Done {
 }
 
 /// Ends a session whose driver this is.
-async fn end_quietly(shared: &Shared, id: &SessionId, end: End) -> Done {
+async fn end_quietly(owned: Owned, shared: &Shared, id: &SessionId, end: End) -> Done {
     let (forget_at, what) = (end.now + end.remember_for, Lifecycle::of(&end.ending));
-    match shared.store.end(id, end).await {
+    match shared.store.change(owned).end(id, end).await {
         Ok(record) => {
             shared.happened(what, &record);
             shared.deadline_set(forget_at);

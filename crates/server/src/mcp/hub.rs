@@ -14,7 +14,7 @@ use rejoin_core::codes::CloseCode;
 use rejoin_core::record::{Record, Transport};
 use rejoin_core::session::{LeaveReason, Tell};
 use rejoin_core::{InSeq, Seq, SessionId};
-use rejoin_store::{Store, Unavailable};
+use rejoin_store::Unavailable;
 use tokio::sync::{Notify, RwLock, RwLockReadGuard, RwLockWriteGuard, watch};
 
 use super::Book;
@@ -22,6 +22,7 @@ use super::fetched::Fetched;
 use super::logged::StreamName;
 use crate::attachment::{Attachment, Line, Told};
 use crate::sessions::{Client, Sessions};
+use crate::store_view::StoreView;
 
 /// How long a session stays attached after its last stream has ended.
 const LINGERS: Duration = Duration::from_secs(1);
@@ -184,10 +185,15 @@ impl Hub {
         anew: bool,
     ) -> Present {
         let present = self.count_in();
-        let _one_at_a_time = self.attaching.lock().await;
-        if anew || self.lock().attached.is_none() {
-            self.attach(sessions, record, transport).await;
-        }
+        let (hub, own, record) = (Arc::clone(self), sessions.clone(), record.clone());
+        // To its end: who is superseded by it counts on it to stand for all of them.
+        let attached = sessions.finish(|_| async move {
+            let _one_at_a_time = hub.attaching.lock().await;
+            if anew || hub.lock().attached.is_none() {
+                hub.attach(&own, &record, transport).await;
+            }
+        });
+        let _ = attached.await; // the server is going down: whoever reads the log is told so
         present
     }
 
@@ -271,7 +277,7 @@ impl Hub {
     }
 
     /// The revision that client and server have agreed upon; nothing before they have.
-    pub async fn revision(&self, store: &dyn Store) -> Result<Option<&str>, Unavailable> {
+    pub async fn revision(&self, store: &StoreView) -> Result<Option<&str>, Unavailable> {
         if self.revision.get().is_none() {
             let snapshot = store.snapshot(&self.session).await?;
             let book = Book::from_body(snapshot.as_ref().map(|snapshot| &snapshot.body));

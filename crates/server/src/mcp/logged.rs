@@ -12,16 +12,17 @@ use std::net::IpAddr;
 use rejoin_core::page::Body;
 use rejoin_core::token::TokenRecipe;
 use rejoin_core::{EventBody, InSeq, ProcessId, Seq, SessionId};
-use rejoin_store::{Store, Unavailable};
+use rejoin_store::Unavailable;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::message::Message;
+use crate::store_view::StoreView;
 
 /// Whether a request is dealt with: it waits in the in log no more. Its answer was in the out log before
 /// this is true.
 pub(crate) async fn is_answered(
-    store: &dyn Store,
+    store: &StoreView,
     session: &SessionId,
     in_seq: InSeq,
 ) -> Result<bool, Unavailable> {

@@ -8,11 +8,13 @@ use rejoin_core::record::Ending;
 use rejoin_core::seal::{OpenError, SealError};
 use rejoin_core::session::PublishRefused;
 use rejoin_core::state::{
-    AppendRefused, AttachRefused, EndRefused, EnterRefused, OverBound, RenewRefused,
+    AppendRefused, AttachRefused, EndRefused, EnterRefused, NoRoom, OverBound, RenewRefused,
     RestoreRefused, SessionOver, TokenFault,
 };
 use rejoin_core::token::TokenRefusal;
 use rejoin_store::{CreateRefused, Failure, Unavailable};
+
+use super::busy;
 
 /// Why something was not done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -265,6 +267,7 @@ impl From<CreateRefused> for Denial {
         match refused {
             CreateRefused::Exists => Self::IdInvalid("that session id is taken".into()),
             CreateRefused::OverBound(over) => over.into(),
+            CreateRefused::NoRoom(no_room) => no_room.into(),
         }
     }
 }
@@ -342,6 +345,17 @@ impl From<EndRefused> for Denial {
     }
 }
 
+impl From<NoRoom> for Denial {
+    fn from(no_room: NoRoom) -> Self {
+        busy(match no_room {
+            NoRoom::Server => "The server has as many sessions as it may (max_sessions)",
+            NoRoom::Principal => {
+                "You have as many sessions as you may (max_sessions_per_principal); end some"
+            }
+        })
+    }
+}
+
 impl From<RestoreRefused> for Denial {
     fn from(refused: RestoreRefused) -> Self {
         match refused {
@@ -349,6 +363,7 @@ impl From<RestoreRefused> for Denial {
             RestoreRefused::Superseded => Self::State(StateProblem::Superseded),
             RestoreRefused::AlreadyAttached { .. } => Self::AlreadyAttached,
             RestoreRefused::OverBound(over) => over.into(),
+            RestoreRefused::NoRoom(no_room) => no_room.into(),
             RestoreRefused::Implausible { .. } => Self::Invalid(refused.to_string().into()),
         }
     }

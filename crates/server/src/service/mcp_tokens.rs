@@ -26,7 +26,11 @@ impl Service {
         let recipe = TokenRecipe::new(&keys, &grant, random::bytes()?, now);
         let made = recipe.make(&keys).ok_or(Denial::Unavailable)?;
         let new = NewToken { hash: made.hash, expires_at: made.expires_at };
-        self.sessions().store().put_token(record.id(), new, now).await?;
+        let (service, id) = (self.clone(), record.id().clone());
+        let put = self.finish(|owned| async move {
+            Ok(service.sessions().store().change(owned).put_token(&id, new, now).await?)
+        });
+        put.await?;
         Ok(recipe)
     }
 

@@ -4,7 +4,8 @@
 //!
 //! | file | concern |
 //! |---|---|
-//! | `reconnect.rs` | coming back: tokens, attempts, the audit trail |
+//! | `reconnect.rs` | coming back: tokens, attaching |
+//! | `attempts.rs` | attempts: their budgets and the audit trail |
 //! | `export.rs` | giving a client the agent's state, sealed |
 //! | `restore.rs` | going on from a sealed state |
 //! | `state.rs` | the shape of a state, for clients and for agents |
@@ -15,6 +16,7 @@
 //! | `denial.rs` | why not, and what the caller is told |
 //! | `rate.rs` | how often |
 
+mod attempts;
 mod denial;
 mod export;
 mod mcp_tokens;
@@ -33,7 +35,8 @@ use std::time::Duration;
 
 use rejoin_core::keys::KeyRing;
 use rejoin_core::limits::LogBounds;
-use rejoin_core::record::{Ending, Kind, Record, Status, Transport};
+use rejoin_core::record::{About, Ending, Kind, Record, Status, Transport};
+use rejoin_core::state::Room;
 use rejoin_core::{SessionId, Timestamp};
 use rejoin_store::{Query, Unavailable};
 use tokio::sync::watch;
@@ -48,10 +51,12 @@ pub use speak::{Health, Observed, Place};
 pub use state::Include;
 pub(crate) use streams::{MOST_NAMES, after};
 
-use self::reconnect::Attempts;
+use self::attempts::Budgets;
 use crate::access::Caller;
 use crate::limits;
+use crate::random;
 use crate::sessions::Sessions;
+use crate::tasks::Owned;
 
 /// How the service treats its callers.
 #[derive(Clone, Debug)]
@@ -132,7 +137,7 @@ struct Inner {
     sessions: Sessions,
     keys: Keys,
     settings: ServiceSettings,
-    attempts: Attempts,
+    budgets: Budgets,
     phase: watch::Sender<Phase>,
     started: Timestamp,
 }
@@ -141,8 +146,8 @@ impl Service {
     /// A service for these sessions. Must be made inside the runtime that serves them.
     pub fn new(sessions: Sessions, keys: Keys, settings: ServiceSettings) -> Self {
         let started = sessions.clock().now();
-        let (attempts, phase) = (Attempts::default(), watch::Sender::new(Phase::Open));
-        let inner = Arc::new(Inner { sessions, keys, settings, attempts, phase, started });
+        let (budgets, phase) = (Budgets::default(), watch::Sender::new(Phase::Open));
+        let inner = Arc::new(Inner { sessions, keys, settings, budgets, phase, started });
         inner.sessions.served_by(WeakService(Arc::downgrade(&inner)));
         Self { inner }
     }
@@ -222,18 +227,46 @@ impl Service {
         client: &str,
         name: Option<&str>,
     ) -> Result<Record, Denial> {
+        let (service, about) = (self.clone(), self.about(visitor, kind, client, name).await?);
+        self.finish(|owned| async move { service.create_in(owned, about).await }).await
+    }
+
+    /// What never changes about a session that the caller makes, under a name that it may have chosen.
+    pub(crate) async fn about(
+        &self,
+        visitor: &Visitor,
+        kind: Kind,
+        client: &str,
+        name: Option<&str>,
+    ) -> Result<About, Denial> {
         check_client(client)?;
-        self.check_room(visitor).await?;
-        let (sessions, principal) = (self.sessions(), &visitor.caller.principal);
-        let record = match name.filter(|_| self.inner.settings.client_session_ids) {
-            Some(name) => {
-                let id = self.id_for_name(visitor, name).await?;
-                let made = sessions.create_named(id, principal, kind, client).await;
-                made?
-            }
-            None => sessions.create(principal, kind, client).await?,
+        let id = match name.filter(|_| self.inner.settings.client_session_ids) {
+            Some(name) => self.id_for_name(visitor, name).await?,
+            None => SessionId::from_random(random::bytes()?),
         };
-        Ok(record)
+        Ok(self.sessions().about(id, &visitor.caller.principal, kind, client))
+    }
+
+    /// Makes a session, unless the server goes down or has no room for it.
+    pub(crate) async fn create_in(&self, owned: Owned, about: About) -> Result<Record, Denial> {
+        self.check_open()?;
+        Ok(self.sessions().create_in(owned, about, self.room()).await?)
+    }
+
+    /// How many sessions there may be.
+    fn room(&self) -> Room {
+        let settings = &self.inner.settings;
+        Room { all: settings.max_sessions, of_principal: settings.max_sessions_per_principal }
+    }
+
+    /// Does what a caller asks for to its end, whether or not it waits: a client that hangs up must not leave a change
+    /// without what follows from it.
+    pub(crate) async fn finish<T, F>(&self, work: impl FnOnce(Owned) -> F) -> Result<T, Denial>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Denial>> + Send + 'static,
+    {
+        self.sessions().finish(work).await?
     }
 
     /// A session that the caller may use: its own, or any for an administrator. Also an ended one that
@@ -265,8 +298,12 @@ impl Service {
 
     /// Ends a session.
     pub async fn end(&self, visitor: &Visitor, id: &SessionId) -> Result<Record, Denial> {
-        let record = self.active(visitor, id).await?;
-        Ok(self.sessions().end(record.id()).await?)
+        let (service, visitor, id) = (self.clone(), visitor.clone(), id.clone());
+        let ended = self.finish(|owned| async move {
+            let record = service.active(&visitor, &id).await?;
+            Ok(service.sessions().end_in(owned, record.id()).await?)
+        });
+        ended.await
     }
 
     /// Cuts a session's connection and keeps the session; says whether there was one.
@@ -285,22 +322,6 @@ impl Service {
             true => Err(busy("The server is going down and will be back")),
             false => Ok(()),
         }
-    }
-
-    /// Refuses what would be new while the server goes down or is full.
-    async fn check_room(&self, visitor: &Visitor) -> Result<(), Denial> {
-        self.check_open()?;
-        let (store, settings) = (self.sessions().store(), &self.inner.settings);
-        if store.count(None).await? >= settings.max_sessions {
-            return Err(busy("The server has as many sessions as it may (max_sessions)"));
-        }
-        let own = store.count(Some(&visitor.caller.principal)).await?;
-        if own >= settings.max_sessions_per_principal {
-            return Err(busy(
-                "You have as many sessions as you may (max_sessions_per_principal); end some",
-            ));
-        }
-        Ok(())
     }
 }
 

@@ -7,6 +7,7 @@ use rejoin_store::{CreateRefused, Failure, Unavailable};
 
 use super::{Denial, Service, Visitor};
 use crate::sessions::LAST_RITES;
+use crate::tasks::Owned;
 
 /// The shortest name: where there is no authentication, guessing one must be hopeless.
 const MIN_NAME_CHARS: usize = 22;
@@ -87,21 +88,34 @@ impl Service {
         id: SessionId,
         client: &str,
     ) -> Result<Record, Denial> {
-        self.check_room(visitor).await?;
-        self.make_room(visitor, &id).await?;
-        let (principal, sessions) = (&visitor.caller.principal, self.sessions());
-        match sessions.create_named(id.clone(), principal, Kind::Mcp, client).await {
-            Ok(record) => Ok(record),
-            Err(Failure::NotFound | Failure::Refused(CreateRefused::Exists)) => {
-                self.mcp_session(visitor, &id).await
-            }
-            Err(other) => Err(other.into()),
+        let about = self.sessions().about(id, &visitor.caller.principal, Kind::Mcp, client);
+        let (service, visitor) = (self.clone(), visitor.clone());
+        self.finish(|owned| async move { service.named_in(owned, &visitor, about).await }).await
+    }
+
+    async fn named_in(
+        &self,
+        owned: Owned,
+        visitor: &Visitor,
+        about: About,
+    ) -> Result<Record, Denial> {
+        let id = about.id.clone();
+        self.check_open()?;
+        self.make_way(owned, visitor, &id).await?;
+        match self.sessions().create_in(owned, about, self.room()).await {
+            Err(Failure::Refused(CreateRefused::Exists)) => self.mcp_session(visitor, &id).await,
+            made => Ok(made?),
         }
     }
 
     /// Forgets a session of the caller's that has ended: its name is to be used again. Its logs are gone
     /// already, and its tokens go with it.
-    async fn make_room(&self, visitor: &Visitor, id: &SessionId) -> Result<(), Denial> {
+    async fn make_way(
+        &self,
+        owned: Owned,
+        visitor: &Visitor,
+        id: &SessionId,
+    ) -> Result<(), Denial> {
         let store = self.sessions().store();
         let Some(old) = store.session(id).await? else { return Ok(()) };
         let own = old.about.principal == visitor.caller.principal && old.about.kind == Kind::Mcp;
@@ -111,7 +125,7 @@ impl Service {
         };
         if self.sessions().comes_to_rest(id, LAST_RITES).await {
             self.sessions().hubs().forget(id);
-            store.forget(id, forget_at).await?;
+            store.change(owned).forget(id, forget_at).await?;
         }
         Ok(())
     }

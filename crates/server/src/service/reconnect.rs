@@ -1,65 +1,28 @@
-//! Coming back to a session. Who it is and what it brought is checked before anything is looked up,
-//! every attempt counts against a budget and leaves one audit record with its true reason.
+//! Coming back to a session. Who it is and what it brought is checked before anything is looked up;
+//! budgets and the audit trail are in `attempts.rs`.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
-use rejoin_core::codes::Reason;
+use rejoin_core::attempt::Attempt;
 use rejoin_core::position::SeqRange;
 use rejoin_core::record::{Kind, Record, Transport};
 use rejoin_core::resume::{Asked, Gap};
-use rejoin_core::session::{Confirmed, Tell};
+use rejoin_core::session::{Confirmed, Interest, Tell};
 use rejoin_core::state::{NewToken, Renew, Renewed, TokenUse, UsedToken};
 use rejoin_core::token::{self, Claims, Grant, TokenRefusal};
-use rejoin_core::{Generation, InSeq, Principal, SessionId, Timestamp};
-use rejoin_store::Unavailable;
-use rejoin_store::audit::AuditRecord;
+use rejoin_core::{Generation, InSeq, SessionId, Timestamp};
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span, debug_span};
 
-use super::rate::Rate;
+use super::attempts::Trying;
 use super::speak::agents_only;
 use super::{Denial, Service, TokenProblem, Visitor, transport_word};
 use crate::attachment::{Attachment, Told};
 use crate::random;
 use crate::sessions::Client;
+use crate::tasks::Owned;
 use crate::timeline::Return;
-
-/// The budgets of attempts.
-#[derive(Debug)]
-pub(super) struct Attempts {
-    session_failures: Rate<SessionId>,
-    session_successes: Rate<SessionId>,
-    principal_failures: Rate<Principal>,
-    address_failures: Rate<IpAddr>,
-}
-
-impl Default for Attempts {
-    fn default() -> Self {
-        Self {
-            session_failures: Rate::per_minute(10),
-            session_successes: Rate::per_minute(60),
-            principal_failures: Rate::per_minute(30),
-            address_failures: Rate::per_minute(30),
-        }
-    }
-}
-
-impl Attempts {
-    /// Counts a failure; says how long to wait once a budget of failures is spent.
-    fn failed(
-        &self,
-        visitor: &Visitor,
-        named: Option<&SessionId>,
-        now: Timestamp,
-    ) -> Result<(), Duration> {
-        let by_session = named.map_or(Ok(()), |id| self.session_failures.take(id.clone(), now));
-        let by_principal = self.principal_failures.take(visitor.caller.principal.clone(), now);
-        let by_address =
-            visitor.address.map_or(Ok(()), |address| self.address_failures.take(address, now));
-        by_session.and(by_principal).and(by_address)
-    }
-}
 
 /// The longest between making a token's successor and storing it; a store slower than that costs the
 /// client a token, not its session.
@@ -126,7 +89,12 @@ impl Service {
     ) -> Result<Joined, Denial> {
         let (id, over) = (made.id(), visitor.over);
         let span = debug_span!(target: "rejoin", "attach", session = %id, transport = over);
-        self.attach(visitor, made, transport, None, None).instrument(span).await
+        let (service, visitor, made) = (self.clone(), visitor.clone(), made.clone());
+        let joined = self.finish(|owned| async move {
+            let mut trying = Trying::unnoted(owned);
+            service.attach(&mut trying, &visitor, &made, transport, None, None).await
+        });
+        joined.instrument(span).await
     }
 
     /// Attaches the caller to a session of its own that was there before.
@@ -138,13 +106,19 @@ impl Service {
         admission: Admission,
     ) -> Result<Joined, Denial> {
         let id = &self.meant(visitor, id).await?;
-        let attempt = self.try_join(visitor, id, transport, admission);
-        let attempt = self.attempt(visitor, Some(id), "reconnect", attempt);
+        let (service, known_by, named) = (self.clone(), visitor.clone(), id.clone());
+        let attempt = self.attempt(visitor, Some(id), "reconnect", move |trying| {
+            let joining = async move {
+                service.try_join(trying, &known_by, &named, transport, admission).await
+            };
+            Box::pin(joining)
+        });
         attempt.instrument(resume_span(id, visitor)).await
     }
 
     async fn try_join(
         &self,
+        trying: &mut Trying,
         visitor: &Visitor,
         id: &SessionId,
         transport: Transport,
@@ -158,14 +132,14 @@ impl Service {
             Some(Ok(presented)) => Some(presented),
             // Merely late: as if it had brought none, unless it needs one.
             Some(Err(TokenRefusal::Expired { otherwise_good: true })) => {
-                return self.join_late(visitor, id, transport, asked).await;
+                return self.join_late(trying, visitor, id, transport, asked).await;
             }
             Some(Err(refusal)) => return Err(refusal.into()),
         };
         let record = self.own(visitor, id).await?;
         agents_only(&record)?;
         self.budget_success(id, now)?;
-        self.attach(visitor, &record, transport, Some(asked), presented).await
+        self.attach(trying, visitor, &record, transport, Some(asked), presented).await
     }
 
     /// Counts what a client that came back was away and missed.
@@ -185,6 +159,7 @@ impl Service {
     /// With a token that has expired and is good otherwise.
     async fn join_late(
         &self,
+        trying: &mut Trying,
         visitor: &Visitor,
         id: &SessionId,
         transport: Transport,
@@ -193,7 +168,7 @@ impl Service {
         let record = self.own(visitor, id).await?;
         agents_only(&record)?;
         self.budget_success(id, self.now())?;
-        let joined = self.attach(visitor, &record, transport, Some(asked), None).await;
+        let joined = self.attach(trying, visitor, &record, transport, Some(asked), None).await;
         joined.map_err(|denial| {
             let needs_one = denial == Denial::AlreadyAttached;
             if needs_one { Denial::Token(TokenProblem::Expired) } else { denial }
@@ -208,9 +183,16 @@ impl Service {
         token: String,
     ) -> Result<Renewal, Denial> {
         let id = &self.meant(visitor, id).await?;
-        let attempt = self.try_renew(visitor, id, token, None, |_| true);
-        let attempt = async { self.next_token(attempt.await?) };
-        let attempt = self.attempt(visitor, Some(id), "reconnect", attempt);
+        let (service, known_by, named) = (self.clone(), visitor.clone(), id.clone());
+        let attempt = self.attempt(visitor, Some(id), "reconnect", move |trying| {
+            let renewing = async move {
+                let fits = |_: &Record| true;
+                let renewed =
+                    service.try_renew(trying, &known_by, &named, token, None, fits).await?;
+                service.next_token(renewed)
+            };
+            Box::pin(renewing)
+        });
         attempt.instrument(resume_span(id, visitor)).await
     }
 
@@ -224,20 +206,26 @@ impl Service {
         call: CallName,
     ) -> Result<Renewed, Denial> {
         let id = &self.meant(visitor, &id_or_impossible(name)?).await?;
-        let is_mcp = |record: &Record| record.about.kind == Kind::Mcp;
-        let attempt = self.try_renew(visitor, id, token, Some(call), is_mcp);
-        let attempt = async { Ok(attempt.await?.0) };
-        let attempt = self.attempt(visitor, Some(id), "reconnect", attempt);
+        let (service, known_by, named) = (self.clone(), visitor.clone(), id.clone());
+        let attempt = self.attempt(visitor, Some(id), "reconnect", move |trying| {
+            let renewing = async move {
+                let is_mcp = |record: &Record| record.about.kind == Kind::Mcp;
+                let call = Some(call);
+                Ok(service.try_renew(trying, &known_by, &named, token, call, is_mcp).await?.0)
+            };
+            Box::pin(renewing)
+        });
         attempt.instrument(resume_span(id, visitor)).await
     }
 
     async fn try_renew(
         &self,
+        trying: &mut Trying,
         visitor: &Visitor,
         id: &SessionId,
         token: String,
         call: Option<CallName>,
-        fits: impl FnOnce(&Record) -> bool,
+        fits: fn(&Record) -> bool,
     ) -> Result<(Renewed, Presented), Denial> {
         self.check_open()?;
         let now = self.now();
@@ -247,7 +235,7 @@ impl Service {
             return Err(Denial::NotFound);
         }
         self.budget_success(id, now)?;
-        let renewed = self.use_up(visitor, &record, &presented).await?;
+        let renewed = self.use_up(trying, visitor, &record, &presented).await?;
         Ok((renewed, presented))
     }
 
@@ -259,6 +247,7 @@ impl Service {
     /// Uses a token up in a session that was `record` a moment ago, without attaching.
     pub(super) async fn use_up(
         &self,
+        trying: &mut Trying,
         visitor: &Visitor,
         record: &Record,
         presented: &Presented,
@@ -267,14 +256,35 @@ impl Service {
         let renew = Renew {
             principal: visitor.caller.principal.clone(),
             token: self.token_use(presented, record.generation, now),
+            attempt: trying.to_be_noted().map(Box::new),
             keep_for: self.sessions().settings().session.lifetime.session_ttl,
             now,
         };
-        let renewed = self.sessions().store().renew(record.id(), renew).await?;
+        let renewed =
+            self.sessions().store().change(trying.owned()).renew(record.id(), renew).await;
+        let renewed = renewed.map_err(Denial::from);
+        trying.note_if_changed(&renewed);
+        let renewed = renewed?;
         if record.about.kind == Kind::Mcp {
             self.sessions().hubs().token_used(record.id());
         }
         Ok(renewed)
+    }
+
+    /// Makes a session for the caller, with its first token.
+    pub async fn create_with_token(
+        &self,
+        visitor: &Visitor,
+        kind: Kind,
+        client: &str,
+    ) -> Result<(Record, Issued), Denial> {
+        let (service, about) = (self.clone(), self.about(visitor, kind, client, None).await?);
+        let made = self.finish(|owned| async move {
+            let record = service.create_in(owned, about).await?;
+            let issued = service.issue_in(owned, &record).await?;
+            Ok((record, issued))
+        });
+        made.await
     }
 
     /// A new token for a session that the caller may use.
@@ -285,6 +295,11 @@ impl Service {
 
     /// A new token for the client that is attached to a session.
     pub async fn issue(&self, record: &Record) -> Result<Issued, Denial> {
+        let (service, record) = (self.clone(), record.clone());
+        self.finish(|owned| async move { service.issue_in(owned, &record).await }).await
+    }
+
+    async fn issue_in(&self, owned: Owned, record: &Record) -> Result<Issued, Denial> {
         let (keys, now) = (self.keys(), self.now());
         let grant = Grant {
             session_id: record.id().clone(),
@@ -294,7 +309,7 @@ impl Service {
         };
         let issued = token::issue(&keys, &grant, random::bytes()?, now);
         let new = NewToken { hash: issued.hash, expires_at: issued.expires_at };
-        self.sessions().store().put_token(record.id(), new, now).await?;
+        self.sessions().store().change(owned).put_token(record.id(), new, now).await?;
         Ok(Issued { token: issued.token, expires_at: issued.expires_at })
     }
 
@@ -306,10 +321,12 @@ impl Service {
         transport: Transport,
         asked: Option<Asked>,
         token: Option<TokenUse>,
+        attempt: Option<Attempt>,
     ) -> Result<(Attachment, Box<Confirmed>), Denial> {
         let principal = visitor.caller.principal.clone();
         let client = Client { principal, transport, asked, token };
-        let Ok(mut attachment) = self.sessions().attach(id, client).await else {
+        let attaching = self.sessions().attach_for(id, client, Interest::Events, attempt);
+        let Ok(mut attachment) = attaching.await else {
             return Err(self.why_not_served(id).await);
         };
         loop {
@@ -338,6 +355,7 @@ impl Service {
     /// Attaches to a session that was `record` a moment ago.
     pub(super) async fn attach(
         &self,
+        trying: &mut Trying,
         visitor: &Visitor,
         record: &Record,
         transport: Transport,
@@ -348,13 +366,16 @@ impl Service {
         // What the attach will make, if no other comes in between.
         let generation = record.generation.next();
         let token = presented.as_ref().map(|token| self.token_use(token, generation, now));
-        let (attachment, confirmed) = self.attach_to(visitor, id, transport, asked, token).await?;
+        let attempt = trying.to_be_noted();
+        let attached = self.attach_to(visitor, id, transport, asked, token, attempt).await;
+        trying.note_if_changed(&attached);
+        let (attachment, confirmed) = attached?;
         if confirmed.resumed {
             self.count_return(record, &confirmed);
         }
         let token = match (&presented, &confirmed.token) {
             (Some(presented), Some(used)) => self.successor(presented, used)?,
-            (_, _) => self.issue(&confirmed.record).await?,
+            (_, _) => self.issue_in(trying.owned(), &confirmed.record).await?,
         };
         Ok(Joined { attachment, confirmed, token })
     }
@@ -375,11 +396,6 @@ impl Service {
         let record = self.sessions().store().session(&id).await?.ok_or(Denial::NotFound)?;
         let own = record.about.principal == visitor.caller.principal;
         if own { Ok(record) } else { Err(Denial::NotFound) }
-    }
-
-    pub(super) fn budget_success(&self, id: &SessionId, now: Timestamp) -> Result<(), Denial> {
-        let budget = self.inner.attempts.session_successes.take(id.clone(), now);
-        budget.map_err(|retry_after| Denial::RateLimited { retry_after })
     }
 
     /// The use of a token whose successor is for this generation.
@@ -418,77 +434,6 @@ impl Service {
         // If there is none, the key that made it was retired within the ten seconds.
         let issued = again.ok_or(Denial::Token(TokenProblem::Unknown))?;
         Ok(Issued { token: issued.token, expires_at: issued.expires_at })
-    }
-
-    /// Makes an attempt: a failure counts, and every attempt is written down. `named` is the session, as
-    /// far as one is known.
-    pub(super) async fn attempt<T>(
-        &self,
-        visitor: &Visitor,
-        named: Option<&SessionId>,
-        action: &'static str,
-        attempt: impl Future<Output = Result<T, Denial>>,
-    ) -> Result<T, Denial> {
-        let outcome = attempt.await;
-        let now = self.now();
-        // That a token was stolen is not hidden by whoever has spent the budget before.
-        let stolen = matches!(&outcome, Err(Denial::Token(TokenProblem::Reused)));
-        let outcome = outcome.map_err(|denial| match denial {
-            // Nobody's attempt at anything: these cost no budget.
-            Denial::Unavailable | Denial::Busy { .. } | Denial::RateLimited { .. } => denial,
-            Denial::NotFound
-            | Denial::Ended(_)
-            | Denial::AlreadyAttached
-            | Denial::Token(_)
-            | Denial::State(_)
-            | Denial::Superseded
-            | Denial::Invalid(_)
-            | Denial::TooLarge(_)
-            | Denial::IdInvalid(_)
-            | Denial::Forbidden => match self.inner.attempts.failed(visitor, named, now) {
-                Ok(()) => denial,
-                Err(retry_after) => Denial::RateLimited { retry_after },
-            },
-        });
-        let reason = match stolen {
-            true => Reason::TokenReused,
-            false => outcome.as_ref().err().map_or(Reason::Reconnected, Denial::reason),
-        };
-        self.write_down(visitor, named, action, reason).await;
-        outcome
-    }
-
-    /// Writes an attempt to renew a session down that came to nothing before its token was looked at.
-    pub(crate) async fn write_down_renewal(&self, visitor: &Visitor, name: &str, reason: Reason) {
-        let mut id = id_or_impossible(name).ok();
-        if let Some(said) = &id {
-            id = self.meant(visitor, said).await.ok();
-        }
-        self.write_down(visitor, id.as_ref(), "reconnect", reason).await;
-    }
-
-    async fn write_down(
-        &self,
-        visitor: &Visitor,
-        named: Option<&SessionId>,
-        action: &'static str,
-        reason: Reason,
-    ) {
-        self.sessions().counted().attempted(visitor.over, reason);
-        Span::current().record("reason", reason.as_str());
-        let record = AuditRecord {
-            at: self.now(),
-            session_id: named.cloned(),
-            principal: visitor.caller.principal.clone(),
-            address: visitor.address.map(|address| address.to_string().into()),
-            transport: visitor.over.into(),
-            action: action.into(),
-            reason,
-        };
-        if let Err(Unavailable(why)) = self.sessions().store().audit(record).await {
-            let session = named.map(tracing::field::display);
-            tracing::error!(session, %reason, why = &*why, "an attempt could not be audited");
-        }
     }
 }
 

@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use tracing::field::{Empty, display};
 use tracing::{Instrument as _, debug_span};
 
+use super::attempts::Trying;
 use super::reconnect::{Admission, Joined, Presented};
 use super::state::{STEP, agents_copy, clients_copy};
 use super::{Denial, Service, StateProblem, Visitor};
@@ -57,17 +58,20 @@ impl Service {
             target: "rejoin", "restore", session = Empty, transport = visitor.over, reason = Empty
         );
         span.record("session", named.as_ref().map(display));
-        let attempt = async {
-            match opened {
-                Ok(opened) => self.go_on(visitor, opened, request.admission, transport).await,
-                Err(error) => Err(error.into()),
-            }
-        };
-        self.attempt(visitor, named.as_ref(), "restore", attempt).instrument(span).await
+        let (service, known_by) = (self.clone(), visitor.clone());
+        let attempt = self.attempt(visitor, named.as_ref(), "restore", move |trying| {
+            let restoring = async move {
+                let opened = opened.map_err(Denial::from)?;
+                service.go_on(trying, &known_by, opened, request.admission, transport).await
+            };
+            Box::pin(restoring)
+        });
+        attempt.instrument(span).await
     }
 
     async fn go_on(
         &self,
+        trying: &mut Trying,
         visitor: &Visitor,
         opened: OpenedState,
         admission: Admission,
@@ -80,11 +84,12 @@ impl Service {
         let state: Map<String, Value> = serde_json::from_slice(&content).map_err(|_| not_ours())?;
         let restore = self.restore_of(visitor, &facts, state, &asked)?;
         let old = self.line_start(&restore).await?;
-        let line = self.take_line(visitor, restore.clone(), old.as_ref(), token).await?;
+        let line = self.take_line(trying, visitor, restore.clone(), old.as_ref(), token).await?;
         let (record, presented) = line;
         let start = self.line_start(&restore).await?; // the restore may have found that its log was lost
         let asked = Asked { epoch: same_line(&asked, &facts, start.as_ref()), ..asked };
-        let joined = self.attach(visitor, &record, transport, Some(asked), presented).await?;
+        let joined =
+            self.attach(trying, visitor, &record, transport, Some(asked), presented).await?;
         let going_on = &joined.confirmed.record;
         let log_gone = old.is_none_or(|old| is_emptied(&old, going_on));
         let step = self.step_in_force(going_on).await?;
@@ -107,19 +112,20 @@ impl Service {
     /// restored before and nothing has happened since, that is gone on from once more.
     async fn take_line(
         &self,
+        trying: &mut Trying,
         visitor: &Visitor,
         restore: Restore<Body>,
         old: Option<&Record>,
         token: Option<String>,
     ) -> Result<(Record, Option<Presented>), Denial> {
-        let (record, presented) = self.join_line(visitor, restore.clone(), token).await?;
+        let (record, presented) = self.join_line(trying, visitor, restore.clone(), token).await?;
         if !is_newer(&restore, &record, old) {
             return Ok((record, presented));
         }
         let only_at = Some((record.head, record.in_head));
         let (from, origin) = (record.id().clone(), self.origin(&record));
         let newer = Restore { from, origin, only_at, ..restore };
-        match self.sessions().restore(newer).await {
+        match self.restore_in(trying, newer).await {
             Ok(joined) if joined.id() == record.id() => Ok((joined, presented)),
             Ok(made) => Ok((made, None)),
             // Whoever is attached there stays.
@@ -134,11 +140,12 @@ impl Service {
     /// unless a token is brought; it is given back if it is still to be used up there.
     async fn join_line(
         &self,
+        trying: &mut Trying,
         visitor: &Visitor,
         restore: Restore<Body>,
         token: Option<String>,
     ) -> Result<(Record, Option<Presented>), Denial> {
-        let session = match self.sessions().restore(restore.clone()).await {
+        let session = match self.restore_in(trying, restore.clone()).await {
             Ok(record) => return Ok((record, None)),
             Err(Failure::Refused(RestoreRefused::AlreadyAttached { session })) => session,
             Err(failure) => return Err(failure.into()),
@@ -153,11 +160,27 @@ impl Service {
         let ends_here = session == restore.from;
         if ends_here {
             let record = self.own(visitor, &session).await?;
-            self.use_up(visitor, &record, &presented).await?;
+            self.use_up(trying, visitor, &record, &presented).await?;
         }
         let restore = Restore { takeover: Takeover::Replace, ..restore };
-        let record = self.sessions().restore(restore).await?;
+        let record = self.restore_in(trying, restore).await?;
         Ok((record, (!ends_here).then_some(presented)))
+    }
+
+    /// Restores, and notes the attempt with it.
+    async fn restore_in(
+        &self,
+        trying: &mut Trying,
+        restore: Restore<Body>,
+    ) -> Result<Record, Failure<RestoreRefused>> {
+        let makes = restore.create.about.id.clone();
+        let attempt = trying.to_be_noted().map(Box::new);
+        let restore = Restore { attempt, ..restore };
+        let record = self.sessions().restore_in(trying.owned(), restore).await?;
+        if *record.id() == makes {
+            trying.is_noted();
+        }
+        Ok(record)
     }
 
     /// The step that a session's state says.
@@ -211,6 +234,7 @@ impl Service {
                 log: LogId::from_random(random::bytes()?),
                 epoch: Epoch::from_random(random::bytes()?),
                 keep_for: settings.session.lifetime.session_ttl,
+                room: self.room(),
             },
             epoch: facts.epoch.clone(),
             seq: facts.seq,
@@ -224,6 +248,7 @@ impl Service {
             takeover: settings.takeover,
             remember_for: settings.remember_for(),
             only_at: None,
+            attempt: None,
             now,
         })
     }

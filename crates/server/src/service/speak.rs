@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use rejoin_core::limits::LogBounds;
 use rejoin_core::log::EntryKind;
+use rejoin_core::page::Page;
 use rejoin_core::record::{Kind, Record};
 use rejoin_core::resume::{self, Asked, Gap, Resume};
 use rejoin_core::session::{Publication, Published};
@@ -37,6 +38,10 @@ pub struct Place {
 }
 
 impl Observed {
+    fn of(page: Page, gap: Option<Gap>) -> Self {
+        Self { events: page.events, gap: gap.map(without_state), record: page.record }
+    }
+
     /// Where an observer stands once it has seen this.
     pub fn place(&self) -> Place {
         let after = self.events.last().map_or(self.record.head, |event| event.seq);
@@ -148,19 +153,28 @@ impl Service {
             Some(_) => place.epoch.clone(),
             None => place.epoch.clone().or_else(|| Some(record.epoch.clone())),
         };
-        let last_seq = Some(place.after.unwrap_or_default());
-        let asked = Asked { last_seq, epoch, last_event_id: None };
-        let (after, gap) = match resume::decide(&record, &asked, self.now()) {
-            Resume::UpToDate => return Ok(Observed { events: vec![], gap: None, record }),
-            Resume::Replay { after } => (after, None),
-            Resume::SnapshotAndReplay { gap, after } => (after, Some(gap)),
-            Resume::Refuse(_) => return Err(Denial::NotFound),
-        };
-        let page = self.sessions().store().read(record.id(), after, PageLimit::default()).await?;
-        let page = page.ok_or(Denial::NotFound)?;
-        // What went between the decision and the reading is a gap like any other.
-        let gap = gap.or_else(|| resume::missing(&page.record, after)).map(without_state);
-        Ok(Observed { events: page.events, gap, record: page.record })
+        let last_seq = place.after.unwrap_or_default();
+        let asked = Asked { last_seq: Some(last_seq), epoch, last_event_id: None };
+        // Decided by the page that is sent: whatever went before it was read is in its gap.
+        let mut page = self.page_of(record.id(), last_seq.min(record.head)).await?;
+        page.events.retain(|event| event.seq > last_seq);
+        match resume::decide(&page.record, &asked, self.now()) {
+            Resume::UpToDate => Ok(Observed { events: vec![], gap: None, record: page.record }),
+            Resume::Replay { .. } => Ok(Observed::of(page, None)),
+            Resume::SnapshotAndReplay { gap: gap @ Gap::Evicted { .. }, .. } => {
+                Ok(Observed::of(page, Some(gap)))
+            }
+            Resume::SnapshotAndReplay { gap: Gap::PositionUnknown, .. } => {
+                let all = self.page_of(record.id(), Seq::ZERO).await?;
+                Ok(Observed::of(all, Some(Gap::PositionUnknown)))
+            }
+            Resume::Refuse(_) => Err(Denial::NotFound),
+        }
+    }
+
+    async fn page_of(&self, id: &SessionId, after: Seq) -> Result<Page, Denial> {
+        let page = self.sessions().store().read(id, after, PageLimit::default()).await?;
+        page.ok_or(Denial::NotFound)
     }
 
     /// The same; if there is nothing, waits for something as long as `patience` lasts and the server does not

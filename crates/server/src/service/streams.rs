@@ -51,10 +51,13 @@ impl Service {
         &self,
         visitor: &Visitor,
         id: &SessionId,
-        attempt: impl Future<Output = Result<T, Denial>>,
-    ) -> Result<T, Denial> {
+        attempt: impl Future<Output = Result<T, Denial>> + Send + 'static,
+    ) -> Result<T, Denial>
+    where
+        T: Send + 'static,
+    {
         let id = &self.meant(visitor, id).await?;
-        let attempt = self.attempt(visitor, Some(id), "reconnect", attempt);
+        let attempt = self.attempt(visitor, Some(id), "reconnect", |_| Box::pin(attempt));
         attempt.instrument(resume_span(id, visitor)).await
     }
 

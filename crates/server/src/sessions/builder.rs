@@ -21,6 +21,7 @@ use crate::mcp::Hubs;
 use crate::metrics::Metrics;
 use crate::series::Series;
 use crate::shared::{Agents, Drivers, Shared};
+use crate::store_view::StoreView;
 use crate::tasks::Tasks;
 use crate::timeline::{Happening, Timeline};
 use crate::watch::Watches;
@@ -139,7 +140,7 @@ impl Builder {
     /// Begins: from now on deadlines are looked after. To be called inside a tokio runtime.
     pub fn start(self) -> Result<Sessions, Unavailable> {
         let shared = Arc::new(Shared {
-            store: self.store,
+            store: StoreView::new(self.store),
             session_settings: Arc::new(self.settings.session.clone()),
             awake: self.settings.stay_awake.then(Awake::new),
             settings: self.settings,
@@ -161,9 +162,11 @@ impl Builder {
             hubs: Hubs::default(),
             service: OnceLock::new(),
         });
-        shared.tasks.spawn(reaper::run(Arc::clone(&shared)));
+        let own = Arc::clone(&shared);
+        shared.tasks.spawn(|owned| reaper::run(owned, own));
         if shared.awake.is_some() {
-            shared.tasks.spawn(awake::run(Arc::clone(&shared)));
+            let own = Arc::clone(&shared);
+            shared.tasks.spawn(|_| awake::run(own));
         }
         let parked = shared.store.parked_at_start();
         for Parked { id, generation } in &parked {
@@ -171,7 +174,8 @@ impl Builder {
         }
         shared.hubs.note_left(parked.iter().map(|Parked { id, .. }| id.clone()).collect());
         if shared.hook.is_some() && !parked.is_empty() {
-            shared.tasks.spawn(asking::ask_after_start(Arc::clone(&shared), parked));
+            let own = Arc::clone(&shared);
+            shared.tasks.spawn(|owned| asking::ask_after_start(owned, own, parked));
         }
         let last = Arc::new(StopWhenDropped(Arc::clone(&shared)));
         Ok(Sessions { shared, _last: last })

@@ -31,6 +31,8 @@ pub struct FailingStore {
     pub waiting: AtomicUsize,
     /// Leases that were asked for.
     pub leases_asked: AtomicUsize,
+    /// How often each call gives others a turn, before it does something and after that.
+    turns: AtomicUsize,
 }
 
 impl FailingStore {
@@ -47,6 +49,7 @@ impl FailingStore {
             slow: AtomicBool::new(false),
             waiting: AtomicUsize::new(0),
             leases_asked: AtomicUsize::new(0),
+            turns: AtomicUsize::new(0),
         })
     }
 
@@ -76,6 +79,29 @@ impl FailingStore {
         self.waiting.load(Ordering::SeqCst)
     }
 
+    /// From now on every call takes several polls, before it does something and after that.
+    pub fn take_turns(&self, turns: usize) {
+        self.turns.store(turns, Ordering::SeqCst);
+    }
+
+    async fn give_turns(&self) {
+        for _ in 0..self.turns.load(Ordering::SeqCst) {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    async fn look(&self) -> Result<(), Unavailable> {
+        self.give_turns().await;
+        self.works()
+    }
+
+    /// Does it, and lets others have a turn before the caller knows.
+    async fn done<T>(&self, work: impl Future<Output = T>) -> T {
+        let outcome = work.await;
+        self.give_turns().await;
+        outcome
+    }
+
     fn works(&self) -> Result<(), Unavailable> {
         if self.broken.load(Ordering::SeqCst) {
             return Err(Unavailable(Arc::from("the disk is gone")));
@@ -91,6 +117,7 @@ impl FailingStore {
             self.waiting.fetch_sub(1, Ordering::SeqCst);
         }
         tokio::time::sleep(Duration::ZERO).await; // a store always takes a moment
+        self.give_turns().await;
         self.works()
     }
 }
@@ -103,23 +130,23 @@ impl Store for FailingStore {
 
     async fn create(&self, create: Create) -> Result<Record, Failure<CreateRefused>> {
         self.write().await?;
-        self.inner.create(create).await
+        self.done(self.inner.create(create)).await
     }
     async fn session(&self, id: &SessionId) -> Result<Option<Record>, Unavailable> {
-        self.works()?;
-        self.inner.session(id).await
+        self.look().await?;
+        self.done(self.inner.session(id)).await
     }
     async fn sessions(&self, query: &Query) -> Result<Vec<Record>, Unavailable> {
-        self.works()?;
-        self.inner.sessions(query).await
+        self.look().await?;
+        self.done(self.inner.sessions(query)).await
     }
     async fn count(&self, principal: Option<&Principal>) -> Result<usize, Unavailable> {
-        self.works()?;
-        self.inner.count(principal).await
+        self.look().await?;
+        self.done(self.inner.count(principal)).await
     }
     async fn due(&self, now: Timestamp, limit: usize) -> Result<Due, Unavailable> {
-        self.works()?;
-        self.inner.due(now, limit).await
+        self.look().await?;
+        self.done(self.inner.due(now, limit)).await
     }
     async fn attach(
         &self,
@@ -127,15 +154,15 @@ impl Store for FailingStore {
         attach: Attach,
     ) -> Result<Attached, Failure<AttachRefused>> {
         self.write().await?;
-        self.inner.attach(id, attach).await
+        self.done(self.inner.attach(id, attach)).await
     }
     async fn detach(&self, id: &SessionId, detach: Detach) -> Result<(), Failure<Stale>> {
         self.write().await?;
-        self.inner.detach(id, detach).await
+        self.done(self.inner.detach(id, detach)).await
     }
     async fn ack(&self, id: &SessionId, ack: Ack) -> Result<(), Failure<AckRefused>> {
         self.write().await?;
-        self.inner.ack(id, ack).await
+        self.done(self.inner.ack(id, ack)).await
     }
     async fn enter(
         &self,
@@ -143,7 +170,7 @@ impl Store for FailingStore {
         enter: Enter<Body>,
     ) -> Result<Entered, Failure<EnterRefused>> {
         self.write().await?;
-        self.inner.enter(id, enter).await
+        self.done(self.inner.enter(id, enter)).await
     }
     async fn take_lease(
         &self,
@@ -152,11 +179,11 @@ impl Store for FailingStore {
     ) -> Result<Term, Failure<LeaseHeld>> {
         self.leases_asked.fetch_add(1, Ordering::SeqCst);
         self.write().await?;
-        self.inner.take_lease(id, take).await
+        self.done(self.inner.take_lease(id, take)).await
     }
     async fn give_up_lease(&self, id: &SessionId, term: Term) -> Result<(), Unavailable> {
         self.write().await?;
-        self.inner.give_up_lease(id, term).await
+        self.done(self.inner.give_up_lease(id, term)).await
     }
     async fn append(
         &self,
@@ -164,7 +191,7 @@ impl Store for FailingStore {
         append: Append<Body>,
     ) -> Result<Appended, Failure<AppendRefused>> {
         self.write().await?;
-        self.inner.append(id, append).await
+        self.done(self.inner.append(id, append)).await
     }
     async fn read(
         &self,
@@ -172,8 +199,8 @@ impl Store for FailingStore {
         after: Seq,
         limit: PageLimit,
     ) -> Result<Option<Page>, Unavailable> {
-        self.works()?;
-        self.inner.read(id, after, limit).await
+        self.look().await?;
+        self.done(self.inner.read(id, after, limit)).await
     }
     async fn entries(
         &self,
@@ -181,8 +208,8 @@ impl Store for FailingStore {
         after: InSeq,
         limit: usize,
     ) -> Result<Vec<StoredEntry>, Unavailable> {
-        self.works()?;
-        self.inner.entries(id, after, limit).await
+        self.look().await?;
+        self.done(self.inner.entries(id, after, limit)).await
     }
     async fn messages(
         &self,
@@ -199,12 +226,12 @@ impl Store for FailingStore {
         after: Seq,
         limit: PageLimit,
     ) -> Result<Vec<StoredEvent>, Unavailable> {
-        self.works()?;
-        self.inner.read_kept(id, after, limit).await
+        self.look().await?;
+        self.done(self.inner.read_kept(id, after, limit)).await
     }
     async fn snapshot(&self, id: &SessionId) -> Result<Option<StoredSnapshot>, Unavailable> {
-        self.works()?;
-        self.inner.snapshot(id).await
+        self.look().await?;
+        self.done(self.inner.snapshot(id)).await
     }
     async fn put_token(
         &self,
@@ -213,42 +240,42 @@ impl Store for FailingStore {
         now: Timestamp,
     ) -> Result<(), Failure<SessionOver>> {
         self.write().await?;
-        self.inner.put_token(id, token, now).await
+        self.done(self.inner.put_token(id, token, now)).await
     }
     async fn tokens(&self, id: &SessionId) -> Result<Option<Tokens>, Unavailable> {
-        self.works()?;
-        self.inner.tokens(id).await
+        self.look().await?;
+        self.done(self.inner.tokens(id)).await
     }
     async fn renew(&self, id: &SessionId, renew: Renew) -> Result<Renewed, Failure<RenewRefused>> {
         self.write().await?;
-        self.inner.renew(id, renew).await
+        self.done(self.inner.renew(id, renew)).await
     }
     async fn keep(&self, id: &SessionId, keep: Keep) -> Result<(), Failure<Stale>> {
         self.write().await?;
-        self.inner.keep(id, keep).await
+        self.done(self.inner.keep(id, keep)).await
     }
     async fn end(&self, id: &SessionId, end: End) -> Result<Record, Failure<EndRefused>> {
         self.write().await?;
-        self.inner.end(id, end).await
+        self.done(self.inner.end(id, end)).await
     }
     async fn forget(&self, id: &SessionId, now: Timestamp) -> Result<(), Unavailable> {
         self.write().await?;
-        self.inner.forget(id, now).await
+        self.done(self.inner.forget(id, now)).await
     }
     async fn restore(
         &self,
         restore: Restore<Body>,
     ) -> Result<rejoin_store::Restoration, Failure<RestoreRefused>> {
         self.write().await?;
-        self.inner.restore(restore).await
+        self.done(self.inner.restore(restore)).await
     }
     async fn audit(&self, record: AuditRecord) -> Result<(), Unavailable> {
-        self.inner.audit(record).await
+        self.done(self.inner.audit(record)).await
     }
     async fn audit_trail(&self, query: &AuditQuery) -> Result<AuditPage, Unavailable> {
-        self.inner.audit_trail(query).await
+        self.done(self.inner.audit_trail(query)).await
     }
     async fn close(&self) -> Result<(), Unavailable> {
-        self.inner.close().await
+        self.done(self.inner.close()).await
     }
 }

@@ -3,11 +3,12 @@
 
 use std::sync::{Arc, MutexGuard};
 
+use rejoin_core::codes::Reason;
 use rejoin_core::log::Held;
 use rejoin_core::record::{Record, Status};
 use rejoin_core::state::{
     self, Append, AppendRefused, Appended, Create, Enter, EnterRefused, Entered, MadeSession,
-    NewEvent, NewSnapshot, Restore, RestoreRefused, Restored, SessionState, Sessions,
+    NewEvent, NewSnapshot, NoRoom, Restore, RestoreRefused, Restored, SessionState, Sessions,
 };
 use rejoin_core::{InSeq, SessionId, Timestamp};
 
@@ -17,9 +18,11 @@ use super::index::IndexChange;
 use super::journal::{Head, Key};
 use super::key_map::{IdMap, KeyMap};
 use super::piece::{Ledger, Piece};
-use super::request::{Answer, Change, Entering, Request};
+use super::request::{Answer, Applied, Change, Entering, Request};
 use super::shared::Shared;
 use super::slot::{Session, Slot, Touches, Trace};
+use crate::active::Active;
+use crate::audit::AuditRecord;
 use crate::contract::{Body, CreateRefused, Early, Failure, Restoration};
 
 /// Every session there is as of the last change, committed or not.
@@ -27,6 +30,8 @@ use crate::contract::{Body, CreateRefused, Early, Failure, Restoration};
 pub(super) struct Tables {
     pub(super) by_id: IdMap<Arc<Slot>>,
     pub(super) by_key: KeyMap<Arc<Slot>>,
+    /// How many of them go on.
+    pub(super) active: Active,
     /// No session has this key or a higher one.
     pub(super) next_key: u64,
     /// How many rows the table of sessions has.
@@ -151,12 +156,18 @@ impl Papers {
     fn change(&mut self, slot: Option<Arc<Slot>>, change: Change) -> Answer {
         let Change { beside, touches, settle_at, apply } = change;
         let stands_alone = beside.is_none_or(|beside| self.tables.is_active(&beside));
-        let Some(slot) = slot.as_ref().filter(|_| stands_alone) else { return apply(None).1 };
+        let Some(slot) = slot.as_ref().filter(|_| stands_alone) else { return apply(None).answer };
         let session = &mut *slot.lock();
         self.batch.touch(slot, session, touches);
-        let remembered = session.state.ids();
-        let (trace, answer) = apply(Some(&mut session.state));
+        let (remembered, was_active) = (session.state.ids(), session.state.is_active());
+        let Applied { trace, audit, answer } = apply(Some(&mut session.state));
         self.ledger.change_ids(remembered, session.state.ids());
+        self.tables.active.change(
+            &session.state.about.principal,
+            was_active,
+            session.state.is_active(),
+        );
+        self.batch.audit.extend(audit);
         self.batch.leave(slot, session, trace);
         self.shared.count_held(session);
         if let Some(now) = settle_at {
@@ -169,6 +180,8 @@ impl Papers {
         if self.tables.by_id.contains_key(&create.about.id) {
             return Err(Failure::Refused(CreateRefused::Exists));
         }
+        let room = self.tables.active.check_room(&create);
+        room.map_err(|no_room| Failure::Refused(CreateRefused::NoRoom(no_room)))?;
         let room = self.make_room_for(&create, 0);
         room.map_err(|over| Failure::Refused(CreateRefused::OverBound(over)))?;
         let key = self.tables.new_key();
@@ -191,8 +204,11 @@ impl Papers {
         for slot in candidates.filter_map(|id| self.tables.by_id.get(id)) {
             self.batch.touch(slot, &mut slot.lock(), Touches::Everything);
         }
+        let (principal, attempt) =
+            (restore.create.about.principal.clone(), restore.attempt.clone());
         let restore = in_row(restore, &self.batch);
-        let mut line = Line { by_id: &self.tables.by_id, locked: Vec::new() };
+        let Tables { by_id, active, .. } = &self.tables;
+        let mut line = Line { by_id, active, locked: Vec::new() };
         let made = match state::restore(restore, &mut line).map_err(Failure::Refused)? {
             Restored::Made(made) => *made,
             Restored::Joined(id) => {
@@ -201,6 +217,9 @@ impl Papers {
             }
         };
         drop(line);
+        self.tables.active.change(&principal, made.replaces_active, false);
+        let record = attempt.map(|attempt| AuditRecord::of(*attempt, Reason::Reconnected));
+        self.batch.audit.extend(record);
 
         let MadeSession { session: mut new, from, trace, replaces_active } = made;
         let fresh = self.tables.new_key();
@@ -230,6 +249,7 @@ impl Papers {
     /// Adds a session. One of the same id is replaced.
     fn insert(&mut self, key: Key, state: SessionState<Piece>) -> Record {
         let (id, record) = (state.about.id.clone(), state.record());
+        self.tables.active.change(&record.about.principal, false, record.is_active());
         if let Some(same_id) = self.tables.by_id.get(&id).cloned() {
             self.remove(&id, &same_id);
         }
@@ -247,6 +267,7 @@ impl Papers {
 
     pub(super) fn remove(&mut self, id: &SessionId, slot: &Arc<Slot>) {
         let session = &mut *slot.lock();
+        self.tables.active.change(&session.state.about.principal, session.state.is_active(), false);
         self.tables.delete_row(session, &mut self.batch);
         self.tables.by_id.remove(id);
         self.tables.by_key.remove(&session.key);
@@ -404,6 +425,7 @@ fn in_row(restore: Restore<Body>, batch: &Batch) -> Restore<Piece> {
         takeover: restore.takeover,
         remember_for: restore.remember_for,
         only_at: restore.only_at,
+        attempt: restore.attempt,
         now: restore.now,
     }
 }
@@ -411,6 +433,7 @@ fn in_row(restore: Restore<Body>, batch: &Batch) -> Restore<Piece> {
 /// The sessions that a restore looks at; they stay locked until it is done.
 struct Line<'a> {
     by_id: &'a IdMap<Arc<Slot>>,
+    active: &'a Active,
     locked: Vec<(SessionId, MutexGuard<'a, Session>)>,
 }
 
@@ -424,5 +447,9 @@ impl Sessions<Piece> for Line<'_> {
             }
         };
         self.locked.get_mut(index).map(|(_, session)| &mut session.state)
+    }
+
+    fn check_room(&self, create: &Create) -> Result<(), NoRoom> {
+        self.active.check_room(create)
     }
 }

@@ -50,7 +50,9 @@ impl Assembly<'_> {
                 (tables(newest, sessions), unwritten)
             },
         );
-        placed
+        let (mut tables, unwritten) = placed;
+        tables.active = index.active();
+        (tables, unwritten)
     }
 }
 

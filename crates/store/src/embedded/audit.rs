@@ -5,12 +5,56 @@ use rejoin_core::{Principal, SessionId, Timestamp};
 use rusqlite::{Connection, Row};
 
 use crate::audit::{AuditPage, AuditQuery, AuditRecord};
+use crate::shares::Shares;
 
-/// Adds records and lets go of those beyond the newest `max`.
-pub(super) fn put(db: &Connection, records: &[AuditRecord], max: u64) -> rusqlite::Result<()> {
-    if records.is_empty() {
-        return Ok(());
+/// The trail, and whose records it holds.
+#[derive(Debug)]
+pub(super) struct Trail {
+    max: usize,
+    /// Read from the table when the first record is added.
+    shares: Option<Shares>,
+}
+
+impl Trail {
+    /// Of at most so many records.
+    pub(super) fn new(max: u64) -> Self {
+        Self { max: usize::try_from(max).unwrap_or(usize::MAX), shares: None }
     }
+
+    /// Adds records, and lets go of what is beyond the bound.
+    pub(super) fn put(&mut self, db: &Connection, records: &[AuditRecord]) -> rusqlite::Result<()> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        let mut shares = match self.shares.take() {
+            Some(shares) => shares,
+            None => read_shares(db)?,
+        };
+        insert(db, records, &mut shares)?;
+        let mut prune = db.prepare_cached("DELETE FROM audit WHERE id = ?1")?;
+        while shares.len() > self.max
+            && let Some(place) = shares.give_way()
+        {
+            prune.execute([place as i64])?;
+        }
+        self.shares = Some(shares);
+        Ok(())
+    }
+}
+
+fn read_shares(db: &Connection) -> rusqlite::Result<Shares> {
+    let mut shares = Shares::default();
+    let mut read = db.prepare("SELECT id, principal, address FROM audit ORDER BY id")?;
+    let mut rows = read.query([])?;
+    while let Some(row) = rows.next()? {
+        let (place, address): (i64, Option<String>) = (row.get(0)?, row.get(2)?);
+        let principal = Principal::new(&row.get::<_, String>(1)?);
+        shares.add(&principal, address.as_deref(), place as u64);
+    }
+    Ok(shares)
+}
+
+fn insert(db: &Connection, records: &[AuditRecord], shares: &mut Shares) -> rusqlite::Result<()> {
     let mut put = db.prepare_cached(
         "INSERT INTO audit (at, session_id, principal, address, transport, action, reason)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
@@ -25,10 +69,9 @@ pub(super) fn put(db: &Connection, records: &[AuditRecord], max: u64) -> rusqlit
             &*record.action,
             record.reason.as_str(),
         ))?;
+        let place = db.last_insert_rowid() as u64;
+        shares.add(&record.principal, record.address.as_deref(), place);
     }
-    let newest = db.last_insert_rowid();
-    let mut prune = db.prepare_cached("DELETE FROM audit WHERE id <= ?1")?;
-    prune.execute([newest.saturating_sub(i64::try_from(max).unwrap_or(i64::MAX))])?;
     Ok(())
 }
 

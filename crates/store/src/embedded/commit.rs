@@ -8,12 +8,13 @@ use rejoin_core::{Principal, Timestamp};
 use rusqlite::Connection;
 use rusqlite::hooks::Wal;
 
+use super::audit::Trail;
 use super::error::Fault;
 use super::insert_row::InsertRow;
 use super::journal::{Key, Records};
 use super::limits;
 use super::witness::Witness;
-use super::{audit, rows, schema};
+use super::{rows, schema};
 use crate::audit::AuditRecord;
 
 /// All that one commit writes.
@@ -55,7 +56,7 @@ pub(super) struct Database {
     journal: InsertRow,
     db: Connection,
     witness: Witness,
-    audit_max: u64,
+    trail: Trail,
     page_bytes: u64,
     /// How many pages the write-ahead log holds; SQLite says so after each commit.
     wal_pages: Arc<AtomicU64>,
@@ -83,7 +84,7 @@ impl Database {
             journal: InsertRow::new(&db)?,
             db,
             witness,
-            audit_max,
+            trail: Trail::new(audit_max),
             page_bytes,
             wal_pages,
             too_many_free_pages: false,
@@ -101,7 +102,7 @@ impl Database {
         for row in &commit.rows {
             rows::put(&self.db, row)?;
         }
-        audit::put(&self.db, &commit.audit, self.audit_max)?;
+        self.trail.put(&self.db, &commit.audit)?;
         for (principal, at) in &commit.forgotten_seals {
             schema::forget_seals(&self.db, principal, *at)?;
         }

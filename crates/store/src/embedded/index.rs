@@ -11,6 +11,7 @@ use rejoin_core::{Principal, SessionId, Timestamp};
 use super::limits;
 use super::parallel;
 use super::slot::Slot;
+use crate::active::Active;
 use crate::contract::{Due, Query};
 
 /// Every session whose making is committed.
@@ -20,8 +21,8 @@ pub(super) struct Index(RwLock<Sessions>);
 #[derive(Debug, Default)]
 struct Sessions {
     by_id: BTreeMap<Id, Arc<Slot>>,
-    /// How many go on, of each principal.
-    active: HashMap<Principal, usize>,
+    /// How many go on.
+    active: Active,
     /// Every session's [`Record::due_at`], to find the next one without looking at all.
     due: BTreeSet<(Timestamp, Id)>,
 }
@@ -145,9 +146,14 @@ impl Index {
     pub(super) fn count(&self, principal: Option<&Principal>) -> usize {
         let sessions = self.read();
         match principal {
-            Some(principal) => sessions.active.get(principal).copied().unwrap_or(0),
-            None => sessions.active.values().sum(),
+            Some(principal) => sessions.active.of(principal),
+            None => sessions.active.all(),
         }
+    }
+
+    /// The same numbers, for somebody who counts on from there.
+    pub(super) fn active(&self) -> Active {
+        self.read().active.clone()
     }
 
     /// Sessions whose time has come.
@@ -163,8 +169,8 @@ impl Index {
 
     /// Puts all sessions in at once.
     pub(super) fn fill(&self, entries: Entries) {
-        let Entries { entries, order, mut active } = entries;
-        active.retain(|_, active| *active > 0);
+        let Entries { entries, order, active } = entries;
+        let active = Active::new(active);
         let mut entries: Vec<Option<Entry>> = entries.into_iter().map(Some).collect();
         let mut due = Vec::with_capacity(entries.len());
         let mut by_id = Vec::with_capacity(entries.len());
@@ -208,16 +214,8 @@ impl Sessions {
                 self.by_id.remove(&id);
                 self.unschedule(id, due);
             }
-            IndexChange::Count(principal, true) => {
-                *self.active.entry(principal).or_default() += 1;
-            }
-            IndexChange::Count(principal, false) => {
-                if let Some(count) = self.active.get_mut(&principal) {
-                    *count -= 1;
-                    if *count == 0 {
-                        self.active.remove(&principal);
-                    }
-                }
+            IndexChange::Count(principal, counts) => {
+                self.active.change(&principal, !counts, counts)
             }
             IndexChange::Reschedule(id, was, due) => {
                 let id = Id::of(&id);

@@ -68,13 +68,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use async_trait::async_trait;
+use rejoin_core::attempt::Attempt;
 use rejoin_core::identity::StoreIdentity;
 use rejoin_core::record::Record;
 use rejoin_core::state::{
     Ack, AckRefused, Append, AppendRefused, Appended, Attach, AttachRefused, Attached, Create,
     Detach, End, EndRefused, Enter, EnterRefused, Entered, Holding, Keep, LeaseHeld, NewToken,
     Renew, RenewRefused, Renewed, Restore, RestoreRefused, SessionOver, SessionState, Stale,
-    TakeLease, TokenFault, Tokens,
+    TakeLease, Tokens,
 };
 use rejoin_core::{InSeq, Principal, Seq, SessionId, Term, Timestamp};
 use tokio::sync::oneshot;
@@ -84,10 +85,10 @@ pub use self::error::{Damage, OpenError};
 pub use self::open::{OpenReport, Options, Random};
 use self::piece::Piece;
 use self::read::{Bodies, Found};
-use self::request::{Answer, Change, Entering, Reply, Request};
+use self::request::{Answer, Applied, Change, Entering, Reply, Request};
 use self::shared::Shared;
 use self::slot::{Session, Touches, Trace};
-use crate::audit::{AuditPage, AuditQuery, AuditRecord};
+use crate::audit::{AuditPage, AuditQuery, AuditRecord, RevokesTokens};
 use crate::contract::{
     Body, CreateRefused, Due, Early, Failure, MessagePage, Page, PageLimit, Parked, Query,
     Restoration, Store, StoredEntry, StoredEvent, StoredSnapshot, Unavailable,
@@ -152,17 +153,21 @@ impl EmbeddedStore {
         T: Send + 'static,
         R: Send + 'static,
     {
+        let change = |session: &mut SessionState<Piece>| {
+            let (trace, outcome) = change(session);
+            (trace, None, outcome)
+        };
         self.change_beside(id, None, touches, settle_at, change).await
     }
 
-    /// The same while another session, if one is given, is active.
+    /// The same for a change that may be in the audit trail, and only while another session, if one is given, is active.
     async fn change_beside<T, R>(
         &self,
         id: &SessionId,
         beside: Option<SessionId>,
         touches: Touches,
         settle_at: Option<Timestamp>,
-        change: impl FnOnce(&mut SessionState<Piece>) -> (Trace, Result<T, R>) + Send + 'static,
+        change: impl FnOnce(&mut SessionState<Piece>) -> Audited<T, R> + Send + 'static,
     ) -> Result<T, Failure<R>>
     where
         T: Send + 'static,
@@ -172,10 +177,12 @@ impl EmbeddedStore {
         self.ask(|reply| {
             let apply = Box::new(move |session: Option<&mut SessionState<Piece>>| {
                 let Some(session) = session else {
-                    return (Trace::Nothing, Answer::new(reply, Err(Failure::NotFound)));
+                    let answer = Answer::new(reply, Err(Failure::NotFound));
+                    return Applied { trace: Trace::Nothing, audit: None, answer };
                 };
-                let (trace, outcome) = change(session);
-                (trace, Answer::new(reply, outcome.map_err(Failure::Refused)))
+                let (trace, audit, outcome) = change(session);
+                let answer = Answer::new(reply, outcome.map_err(Failure::Refused));
+                Applied { trace, audit, answer }
             });
             Request::Change(id, Change { beside, touches, settle_at, apply })
         })
@@ -280,14 +287,9 @@ impl Store for EmbeddedStore {
         id: &SessionId,
         attach: Attach,
     ) -> Result<Attached, Failure<AttachRefused>> {
-        self.change(id, Touches::Record, None, move |session| {
+        self.change_beside(id, None, Touches::Record, None, move |session| {
             let outcome = session.attach(&attach);
-            let trace = match &outcome {
-                // A token that was used twice revokes all others: that must be durable as well.
-                Ok(_) | Err(AttachRefused::Token(TokenFault::Reused)) => Trace::Row,
-                Err(_) => Trace::Nothing,
-            };
-            (trace, outcome)
+            audited(attach.attempt.as_deref(), outcome)
         })
         .await
     }
@@ -446,13 +448,9 @@ impl Store for EmbeddedStore {
     }
 
     async fn renew(&self, id: &SessionId, renew: Renew) -> Result<Renewed, Failure<RenewRefused>> {
-        self.change(id, Touches::Record, None, move |session| {
+        self.change_beside(id, None, Touches::Record, None, move |session| {
             let outcome = session.renew(&renew);
-            let trace = match &outcome {
-                Ok(_) | Err(RenewRefused::Token(TokenFault::Reused)) => Trace::Row,
-                Err(_) => Trace::Nothing,
-            };
-            (trace, outcome)
+            audited(renew.attempt.as_deref(), outcome)
         })
         .await
     }
@@ -471,7 +469,8 @@ impl Store for EmbeddedStore {
             return Err(Failure::NotFound);
         }
         self.change_beside(id, beside, Touches::Everything, None, move |session| {
-            row_if_ok(session.end(&end).map(|()| session.record()))
+            let (trace, outcome) = row_if_ok(session.end(&end).map(|()| session.record()));
+            (trace, None, outcome)
         })
         .await
     }
@@ -524,6 +523,16 @@ impl Store for EmbeddedStore {
     async fn close(&self) -> Result<(), Unavailable> {
         self.ask(Request::Close).await
     }
+}
+
+/// What a change does besides changing its session, and what comes of it.
+type Audited<T, R> = (Trace, Option<AuditRecord>, Result<T, R>);
+
+/// A token that was used twice revokes all others: that must be durable as well.
+fn audited<T, R: RevokesTokens>(attempt: Option<&Attempt>, outcome: Result<T, R>) -> Audited<T, R> {
+    let changed = outcome.as_ref().map_or_else(R::revokes_tokens, |_| true);
+    let trace = if changed { Trace::Row } else { Trace::Nothing };
+    (trace, AuditRecord::of_change(attempt, &outcome), outcome)
 }
 
 fn row_if_ok<T, R>(outcome: Result<T, R>) -> (Trace, Result<T, R>) {

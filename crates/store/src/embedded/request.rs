@@ -50,8 +50,15 @@ pub(super) struct Change {
     pub(super) apply: ApplyChange,
 }
 
-type ApplyChange =
-    Box<dyn FnOnce(Option<&mut SessionState<Piece>>) -> (Trace, Answer) + Send + 'static>;
+type ApplyChange = Box<dyn FnOnce(Option<&mut SessionState<Piece>>) -> Applied + Send + 'static>;
+
+/// What a change leaves behind besides what it did to the session.
+pub(super) struct Applied {
+    pub(super) trace: Trace,
+    /// For the audit trail, in the same commit.
+    pub(super) audit: Option<AuditRecord>,
+    pub(super) answer: Answer,
+}
 
 /// An answer that is given once the commit has returned. A refusal waits as well: it may be due to
 /// something that is not durable yet.

@@ -82,7 +82,7 @@ impl Salvage<'_> {
         let db = schema::connect(&path)?;
         let newest = schema::make(&db, self.store, || -> Result<u64, Fault> {
             write_sessions(&db, &mut tables, self.number)?;
-            audit::put(&db, &self.readable_audit(), self.audit_max)?;
+            audit::Trail::new(self.audit_max).put(&db, &self.readable_audit())?;
             let whole_rows = content.rows.iter().map(|row| row.row.number());
             self.write_journal(whole_rows, &db, &tables, &ledger)
         })?;

@@ -184,7 +184,7 @@ pub async fn a_closed_store_refuses_every_call(world: World) {
     let keep = Keep { generation, until: world.now };
     let ack = Ack { generation, seq: Seq::ZERO };
     let token = world.using("one", "two");
-    let renew = Renew { principal: ann(), token, keep_for: KEEP, now: world.now };
+    let renew = Renew { principal: ann(), token, attempt: None, keep_for: KEEP, now: world.now };
     let message = world.entering(None, "");
     let end = world.ending(Ending::Closed);
     let audit = super::audit::record(&world, Some(&id), 0);

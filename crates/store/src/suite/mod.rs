@@ -32,6 +32,7 @@ use rejoin_core::state::Recovery;
 use crate::Store;
 
 mod append;
+mod attempts;
 mod audit;
 mod client;
 mod concurrency;
@@ -43,8 +44,10 @@ mod listing;
 mod ownership;
 mod read;
 mod reopen;
+mod reopen_trail;
 mod restore;
 mod results;
+mod room;
 mod tokens;
 mod world;
 
@@ -314,6 +317,19 @@ suite! {
             the_trail_keeps_to_its_bound_and_loses_the_oldest,
             the_trail_of_a_forgotten_session_stays,
         }
+        attempts {
+            the_use_of_a_token_is_in_the_trail,
+            the_revocation_by_a_reused_token_is_in_the_trail,
+            a_refusal_that_changes_nothing_is_not_in_the_trail,
+            a_restore_is_in_the_trail_if_it_makes_a_session,
+            no_caller_pushes_anothers_records_out_of_the_trail,
+        }
+        room {
+            of_many_made_at_once_as_many_are_as_there_is_room_for,
+            there_is_a_bound_for_all_and_one_for_each_principal,
+            a_session_that_ends_makes_room,
+            going_on_from_a_session_that_is_gone_needs_room,
+        }
         concurrency {
             readers_see_no_holes_and_only_what_is_acknowledged,
             of_two_appends_at_the_same_seq_one_wins,
@@ -352,6 +368,11 @@ suite! {
             a_restored_line_stays_one,
             a_store_is_the_same_one_when_it_is_opened_again,
             the_audit_trail_is_there,
+        }
+        reopen_trail {
+            a_record_is_there_after_a_crash_as_what_it_is_about,
+            the_largest_share_of_the_trail_gives_way_after_a_crash_too,
+            room_is_counted_on_from_what_a_crash_left,
         }
     }
 }

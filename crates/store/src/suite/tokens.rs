@@ -235,7 +235,7 @@ pub async fn of_twenty_uses_at_once_all_get_the_same_answer_and_one_counts(world
 
 fn renewing(world: &World, word: &str, successor: &str) -> Renew {
     let token = world.using(word, successor);
-    Renew { principal: ann(), token, keep_for: KEEP, now: world.now }
+    Renew { principal: ann(), token, attempt: None, keep_for: KEEP, now: world.now }
 }
 
 /// Attaches with a token; whether it was used for the first time, or what is wrong with it.

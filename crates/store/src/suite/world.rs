@@ -16,7 +16,7 @@ use rejoin_core::log::{EntryKind, MessageDigest, Weight};
 use rejoin_core::record::{About, Ending, Kind, Record, Transport};
 use rejoin_core::state::{
     Append, Attach, Create, Detach, End, Enter, NewEvent, NewSnapshot, NewToken, Origin, Recovery,
-    Restore, TakeLease, Takeover, TokenUse,
+    Restore, Room, TakeLease, Takeover, TokenUse,
 };
 use rejoin_core::token::TokenHash;
 use rejoin_core::{
@@ -115,7 +115,8 @@ impl World {
         };
         // Logs are named by random bits, and half of all random numbers have the highest bit set.
         let log = LogId::new(u64::MAX - number);
-        Create { about, log, epoch: Epoch::from_text(&format!("epoch{number}")), keep_for: KEEP }
+        let epoch = Epoch::from_text(&format!("epoch{number}"));
+        Create { about, log, epoch, keep_for: KEEP, room: Room::UNLIMITED }
     }
 
     /// What the store says of a session that it knows.
@@ -157,6 +158,7 @@ impl World {
             transport: Transport::WebSocket,
             takeover: Takeover::Replace,
             token: None,
+            attempt: None,
             now: self.now,
         }
     }
@@ -297,6 +299,7 @@ impl World {
             takeover: Takeover::Replace,
             remember_for: REMEMBER,
             only_at: None,
+            attempt: None,
             now: self.now,
         }
     }

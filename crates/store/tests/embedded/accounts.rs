@@ -76,6 +76,7 @@ fn restoring(principal: &str, from: SessionId, taken_at: Timestamp, number: u64)
         takeover: Takeover::Replace,
         remember_for: HOUR,
         only_at: None,
+        attempt: None,
         now: at(100_000),
     }
 }

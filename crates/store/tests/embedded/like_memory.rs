@@ -167,7 +167,7 @@ impl World {
                     by_call: self.dice.one_in(4),
                 };
                 let principal = Principal::anonymous();
-                let renew = Renew { principal, token, keep_for: HOUR, now };
+                let renew = Renew { principal, token, attempt: None, keep_for: HOUR, now };
                 let (a, b) = (&self.embedded as &dyn Store, &self.memory as &dyn Store);
                 let (x, y) = (a.renew(&id, renew.clone()).await, b.renew(&id, renew).await);
                 assert_eq!(x.map(|ok| ok.token), y.map(|ok| ok.token));
@@ -225,6 +225,7 @@ impl World {
             takeover: Takeover::Replace,
             remember_for: HOUR,
             only_at: None,
+            attempt: None,
             now,
         };
         let (a, b) = (&self.embedded as &dyn Store, &self.memory as &dyn Store);

@@ -8,7 +8,8 @@ use rejoin_core::limits::LogBounds;
 use rejoin_core::log::{EntryKind, MessageDigest, Weight};
 use rejoin_core::record::{About, Kind, Record, Transport};
 use rejoin_core::state::{
-    Append, Appended, Attach, Create, Detach, Enter, NewEvent, NewSnapshot, Recovery, Takeover,
+    Append, Appended, Attach, Create, Detach, Enter, NewEvent, NewSnapshot, Recovery, Room,
+    Takeover,
 };
 use rejoin_core::{Epoch, Generation, InSeq, LogId, Principal, Seq, SessionId, Term, Timestamp};
 use rejoin_store::embedded::{EmbeddedStore, OpenError, OpenReport, Options};
@@ -90,7 +91,8 @@ pub(crate) fn creation(number: u64) -> Create {
         client: "{}".into(),
         created_at: at(1),
     };
-    Create { about, log: LogId::new(number), epoch: first_epoch(), keep_for: 100 * HOUR }
+    let (log, epoch) = (LogId::new(number), first_epoch());
+    Create { about, log, epoch, keep_for: 100 * HOUR, room: Room::UNLIMITED }
 }
 
 pub(crate) fn body(bytes: impl AsRef<[u8]>) -> Body {
@@ -138,6 +140,7 @@ pub(crate) fn attachment() -> Attach {
         transport: Transport::WebSocket,
         takeover: Takeover::Replace,
         token: None,
+        attempt: None,
         now: at(4),
     }
 }

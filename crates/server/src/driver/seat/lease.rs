@@ -43,9 +43,9 @@ impl Driver {
             return false;
         }
         self.seat.lease = Lease::None;
-        let (shared, id) = (Arc::clone(&self.shared), self.id.clone());
+        let (shared, id, owned) = (Arc::clone(&self.shared), self.id.clone(), self.owned);
         self.agent_lane.push(async move {
-            match shared.store.give_up_lease(&id, term).await {
+            match shared.store.change(owned).give_up_lease(&id, term).await {
                 Ok(()) => Done::Nothing,
                 Err(unavailable) => Done::Failed(unavailable),
             }
@@ -55,11 +55,11 @@ impl Driver {
 
     pub(super) fn take_lease(&mut self) {
         self.seat.lease = Lease::Asked;
-        let (shared, id) = (Arc::clone(&self.shared), self.id.clone());
+        let (shared, id, owned) = (Arc::clone(&self.shared), self.id.clone(), self.owned);
         self.agent_lane.push(async move {
             let holder = shared.process.clone();
             let take = TakeLease { holder, lasts: LEASE, now: shared.clock.now() };
-            match shared.store.take_lease(&id, take).await {
+            match shared.store.change(owned).take_lease(&id, take).await {
                 Ok(term) => Done::Leased(Leased::Here(term)),
                 Err(Failure::Refused(LeaseHeld::ByOther(_))) => Done::Leased(Leased::Elsewhere),
                 Err(Failure::Refused(LeaseHeld::Ended(how))) => Done::Leased(Leased::Over(how)),

@@ -3,7 +3,6 @@
 //! nobody can know what it did, and the client is told that.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use rejoin_core::{InSeq, Seq};
 use rejoin_store::PageLimit;
@@ -98,7 +97,7 @@ impl Desk<'_> {
         let pending = self.requests.get(in_seq).filter(|pending| pending.may_have_reported());
         let Some(stream) = pending.map(|pending| pending.stream.clone()) else { return };
         let mut after = Seq::ZERO;
-        let (store, session) = (Arc::clone(&self.shared.store), self.session.clone());
+        let (store, session) = (self.shared.store.clone(), self.session.clone());
         while let Ok(Some(page)) = store.read(&session, after, PageLimit::default()).await {
             for event in &page.events {
                 after = event.seq;

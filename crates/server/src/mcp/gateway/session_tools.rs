@@ -238,10 +238,6 @@ impl Desk<'_> {
         let events = vec![answer];
         let publication = Publication { events, results: true, ..Publication::default() };
         let service = self.service().ok_or(TOOL_ERROR)?;
-        if let Err(why) = service.sessions().publish(to, publication).await {
-            tracing::warn!(session = %to, %why, "a client could not go over to this session");
-            return Err(TOOL_ERROR);
-        }
         let end = End {
             ending: Ending::Restored { to: to.clone() },
             only_parked: None,
@@ -250,10 +246,19 @@ impl Desk<'_> {
             remember_for: self.shared.settings.session.lifetime.session_ttl * NAMES_LAST,
             now: self.shared.clock.now(),
         };
-        match self.shared.end(&self.session, end).await {
-            Ok(_) | Err(Failure::Refused(_)) => Ok(()), // it may have ended by itself
-            Err(Failure::NotFound | Failure::Unavailable(_)) => Err(TOOL_ERROR),
-        }
+        let (shared, session, to) = (Arc::clone(&self.shared), self.session.clone(), to.clone());
+        // Whole, though this agent may be stopped meanwhile: an answer that is given belongs to a session that is left.
+        let went = self.shared.tasks.finish(|owned| async move {
+            if let Err(why) = service.sessions().publish(&to, publication).await {
+                tracing::warn!(session = %to, %why, "a client could not go over to this session");
+                return Err(TOOL_ERROR);
+            }
+            match shared.end(owned, &session, end).await {
+                Ok(_) | Err(Failure::Refused(_)) => Ok(()), // it may have ended by itself
+                Err(Failure::NotFound | Failure::Unavailable(_)) => Err(TOOL_ERROR),
+            }
+        });
+        went.await.unwrap_or(Err(TOOL_ERROR))
     }
 }
 

@@ -124,8 +124,7 @@ pub(super) async fn create(
 ) -> Result<Response, Failure> {
     let client = client_in(body.object_if_any()?)?;
     let service = &front.service;
-    let record = service.create(&visitor, Kind::Agent, &client, None).await?;
-    let issued = service.issue(&record).await?;
+    let (record, issued) = service.create_with_token(&visitor, Kind::Agent, &client).await?;
     #[derive(Serialize)]
     struct Made<'a> {
         #[serde(flatten)]

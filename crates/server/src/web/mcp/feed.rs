@@ -389,7 +389,7 @@ impl Feed {
         let store = self.streams.sessions.store();
         let mut settled = BTreeSet::new();
         for in_seq in self.owed.keys() {
-            if is_answered(&**store, &self.session, *in_seq).await? {
+            if is_answered(store, &self.session, *in_seq).await? {
                 settled.insert(*in_seq);
             }
         }

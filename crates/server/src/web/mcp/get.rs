@@ -32,9 +32,10 @@ pub(super) async fn get(
     match headers.get(LAST_EVENT_ID).filter(|value| !value.is_empty()) {
         None => open(&client, &front, &headers).await,
         Some(given) => {
-            let id = named_session(&headers)?;
-            let resuming = resume(&client.visitor, &front, &headers, &id, given);
-            Ok(front.service.come_back(&client.visitor, &id, resuming).await?)
+            let (id, given, visitor) = (named_session(&headers)?, given.clone(), &client.visitor);
+            let (named, by, before) = (id.clone(), visitor.clone(), Arc::clone(&front));
+            let resuming = async move { resume(&by, &before, &headers, &named, &given).await };
+            Ok(front.service.come_back(visitor, &id, resuming).await?)
         }
     }
 }

@@ -27,7 +27,7 @@ use crate::mcp::message::{Kind, Message, RequestId, read};
 use crate::mcp::own_words::{RpcError, code};
 use crate::mcp::{WITH_BATCHES, handshake_too_large, is_primed, uses_token};
 use crate::random;
-use crate::service::{Denial, Service};
+use crate::service::{Denial, Service, Visitor};
 use crate::sessions::Sessions;
 use crate::web::Front;
 
@@ -98,7 +98,17 @@ async fn take(
         return Err(McpFailure::bad("batches are of revision 2025-03-26 only"));
     }
     let primed = revision.as_deref().is_some_and(is_primed);
-    Call { front, client, record, accepts, batch, primed }.take(messages).await
+    let (front, visitor) = (Arc::clone(front), client.visitor.clone());
+    let call = Call { front: Arc::clone(&front), visitor, record, accepts, batch, primed };
+    whole(&front, call.take(messages)).await?.respond().await
+}
+
+/// Does what a call begins with to its end: messages that came together are entered together.
+async fn whole<T: Send + 'static>(
+    front: &Front,
+    work: impl Future<Output = Result<T, McpFailure>> + Send + 'static,
+) -> Result<T, McpFailure> {
+    front.service.sessions().finish(|_| work).await.map_err(Denial::from)?
 }
 
 /// A session begins: it is stored, and the server behind is asked.
@@ -132,11 +142,17 @@ async fn initialize(
     let hello: Hello<'_> = messages[0].read_params();
     let about = about(hello.client_info);
     let primed = is_primed(&hello.protocol_version);
-    let made = front.service.create(&client.visitor, SessionKind::Mcp, &about, None).await;
-    let record = made.map_err(|denial| McpFailure::from(denial).answering(Some(id)))?;
-    let name = HeaderValue::from_str(record.id().as_str());
-    let call = Call { front, client, record, accepts, batch: false, primed };
-    let mut response = call.take(messages).await?;
+    let (front, visitor, id) = (Arc::clone(front), client.visitor.clone(), id.clone());
+    let own = Arc::clone(&front);
+    let begun = whole(&own, async move {
+        let made = front.service.create(&visitor, SessionKind::Mcp, &about, None).await;
+        let record = made.map_err(|denial| McpFailure::from(denial).answering(Some(&id)))?;
+        let name = HeaderValue::from_str(record.id().as_str());
+        let call = Call { front, visitor, record, accepts, batch: false, primed };
+        Ok((call.take(messages).await?, name))
+    });
+    let (begun, name) = begun.await?;
+    let mut response = begun.respond().await?;
     if let Ok(name) = name {
         response.headers_mut().insert(HeaderName::from_static(SESSION_ID), name);
     }
@@ -162,17 +178,34 @@ pub(super) fn about(client: Option<&RawValue>) -> String {
 }
 
 /// Messages that came together.
-struct Call<'a> {
-    front: &'a Arc<Front>,
-    client: &'a Client,
+struct Call {
+    front: Arc<Front>,
+    visitor: Visitor,
     record: Record,
     accepts: Accepts,
     batch: bool,
     primed: bool,
 }
 
-impl Call<'_> {
-    async fn take(self, messages: Vec<Message>) -> Result<Response, McpFailure> {
+/// Messages that were taken, and the stream of what answers them.
+enum Taken {
+    /// None of them is answered.
+    Accepted,
+    /// What was not entered is refused.
+    Answered { call: Box<Call>, feed: Box<Feed>, refused: Vec<String> },
+}
+
+impl Taken {
+    async fn respond(self) -> Result<Response, McpFailure> {
+        match self {
+            Self::Accepted => Ok(StatusCode::ACCEPTED.into_response()),
+            Self::Answered { call, feed, refused } => call.respond(*feed, refused).await,
+        }
+    }
+}
+
+impl Call {
+    async fn take(self, messages: Vec<Message>) -> Result<Taken, McpFailure> {
         let is_request = |message: &Message| matches!(message.kind(), Kind::Request { .. });
         let asks = messages.iter().any(is_request);
         let bytes = random::bytes().map_err(Denial::from)?;
@@ -182,7 +215,7 @@ impl Call<'_> {
         };
         if !asks {
             self.enter(messages, &stream).await?;
-            return Ok(StatusCode::ACCEPTED.into_response());
+            return Ok(Taken::Accepted);
         }
         self.check_open(&messages)?;
         let sessions = self.front.service.sessions();
@@ -193,8 +226,12 @@ impl Call<'_> {
         let cursor = self.record.head; // whatever answers it comes after that
         let beginning =
             Beginning { stream, cursor, owed, ends: true, suspects_loss: false, present, watch };
-        let feed = Feed::begin(self.front, &self.record, beginning)
-            .read_by(self.front, &self.client.visitor.caller);
+        let feed = Feed::begin(&self.front, &self.record, beginning);
+        let feed = Box::new(feed.read_by(&self.front, &self.visitor.caller));
+        Ok(Taken::Answered { call: Box::new(self), feed, refused })
+    }
+
+    async fn respond(self, feed: Feed, refused: Vec<String>) -> Result<Response, McpFailure> {
         if self.accepts.streams() {
             let retry = self.front.settings.mcp.retry;
             let priming = self.primed.then(|| sse::priming(&feed.first_place(), retry));
@@ -237,7 +274,7 @@ impl Call<'_> {
         let mut full: Option<Denial> = None;
         for (index, message) in messages.into_iter().enumerate() {
             let id = request_id(&message);
-            let entering = Entering { stream, from: self.client.visitor.address };
+            let entering = Entering { stream, from: self.visitor.address };
             let outcome = match full.clone() {
                 Some(denial) => Err(denial),
                 None => enter(sessions, self.record.id(), message, entering).await,

@@ -68,7 +68,7 @@ async fn check_offered(
     let Some(named) = named.filter(|named| !offered.offers(named)) else { return Ok(()) };
     let sessions = front.service.sessions();
     let hub = sessions.hubs().of(record.id());
-    let agreed = hub.revision(&**sessions.store()).await.map_err(Denial::from)?;
+    let agreed = hub.revision(sessions.store()).await.map_err(Denial::from)?;
     if agreed == Some(named) {
         return Ok(());
     }
@@ -107,7 +107,7 @@ pub(super) async fn revision(
     }
     let sessions = front.service.sessions();
     let hub = sessions.hubs().of(record.id());
-    Ok(hub.revision(&**sessions.store()).await?.map(Into::into))
+    Ok(hub.revision(sessions.store()).await?.map(Into::into))
 }
 
 /// A revision that is named must be one that is served.

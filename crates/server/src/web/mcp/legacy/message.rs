@@ -62,12 +62,16 @@ async fn take(
     if asks {
         front.service.check_open()?; // while the server goes down no new call begins
     }
-    let sessions = front.service.sessions();
-    let hub = sessions.hubs().of(record.id());
-    // A request keeps its session attached until it is answered, whether or not there is a stream.
-    let _present = if asks { Some(hub.enter(sessions, &record, OVER, false).await) } else { None };
-    let entering = Entering { stream: &StreamName::whole(), from: visitor.address };
-    enter(sessions, record.id(), message, entering).await.map(drop)
+    let (sessions, from) = (front.service.sessions().clone(), visitor.address);
+    let taken = front.service.finish(|_| async move {
+        let hub = sessions.hubs().of(record.id());
+        // A request keeps its session attached until it is answered, whether or not there is a stream.
+        let present = hub.enter(&sessions, &record, OVER, false);
+        let _present = if asks { Some(present.await) } else { None };
+        let entering = Entering { stream: &StreamName::whole(), from };
+        enter(&sessions, record.id(), message, entering).await.map(drop)
+    });
+    taken.await
 }
 
 fn one_message(front: &Front, headers: &HeaderMap, body: &[u8]) -> Result<Message, McpFailure> {

@@ -119,6 +119,6 @@ async fn is_its(
     }
     let sessions = front.service.sessions();
     let hub = sessions.hubs().of(id);
-    let agreed = hub.revision(&**sessions.store()).await?;
+    let agreed = hub.revision(sessions.store()).await?;
     Ok(agreed == Some(revision))
 }

@@ -18,7 +18,7 @@ use super::returning::{self, NOT_INTRODUCED};
 use super::{Client, Named, OVER};
 use crate::mcp::Present;
 use crate::mcp::logged::StreamName;
-use crate::service::{self, Denial, Visitor};
+use crate::service::{self, Denial, Service, Visitor};
 use crate::watch::Watch;
 use crate::web::Front;
 
@@ -83,7 +83,9 @@ async fn named(
     if chooses && front.service.is_unheard_of(visitor, &id).await? {
         return begin(front, visitor, Some(name)).await;
     }
-    let returning = come_back(front, visitor, &id, headers);
+    let (by, before, named_by) = (visitor.clone(), Arc::clone(front), id.clone());
+    let headers = headers.clone();
+    let returning = async move { come_back(&before, &by, &named_by, &headers).await };
     match front.service.come_back(visitor, &id, returning).await {
         Ok(opened) => Ok(opened),
         Err(Denial::NotFound | Denial::Ended(_)) => {
@@ -93,15 +95,25 @@ async fn named(
     }
 }
 
-/// Makes a session: of this name, unless somebody else has it.
+/// Makes a session: of this name, unless somebody else has it. Its client may be gone before it is attached.
 async fn begin(
     front: &Arc<Front>,
     visitor: &Visitor,
     name: Option<&str>,
 ) -> Result<Opened, LegacyFailure> {
-    let service = &front.service;
+    let (visitor, name) = (visitor.clone(), name.map(str::to_owned));
+    let (service, made_by) = (&front.service, front.service.clone());
+    let made = service.finish(|_| async move { made(&made_by, &visitor, name).await });
+    Ok(made.await?)
+}
+
+async fn made(
+    service: &Service,
+    visitor: &Visitor,
+    name: Option<String>,
+) -> Result<Opened, Denial> {
     let chosen = match name {
-        Some(name) => match service.mcp_session_named(visitor, name, "{}").await {
+        Some(name) => match service.mcp_session_named(visitor, &name, "{}").await {
             Err(Denial::NotFound | Denial::Ended(_)) => None,
             other => Some(other?),
         },

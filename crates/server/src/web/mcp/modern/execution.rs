@@ -67,7 +67,7 @@ impl Execution {
     }
 }
 
-/// Enters something that needs no answer.
+/// Enters something that needs no answer. It is entered though whoever says it may go away: it was noted as said before.
 pub(super) async fn tell(
     sessions: &Sessions,
     session: &SessionId,
@@ -75,9 +75,11 @@ pub(super) async fn tell(
 ) -> Result<(), Denial> {
     let wrong = |why: crate::mcp::message::NoMessage| Denial::Invalid(why.to_string().into());
     let message = Message::parse(text).map_err(wrong)?;
-    let entering = Entering { stream: &stream(Hears::Nothing)?, from: None };
-    enter(sessions, session, message, entering).await?;
-    Ok(())
+    let (own, session, stream) = (sessions.clone(), session.clone(), stream(Hears::Nothing)?);
+    let entered = sessions.finish(|_| async move {
+        enter(&own, &session, message, Entering { stream: &stream, from: None }).await
+    });
+    entered.await?.map(drop)
 }
 
 fn stream(hears: Hears) -> Result<StreamName, Denial> {

@@ -51,6 +51,7 @@ use super::request::{Accepts, Client};
 use crate::mcp::REVISIONS;
 use crate::mcp::message::{Kind, Message};
 use crate::mcp::own_words::{RpcError, code};
+use crate::service::Visitor;
 use crate::web::Front;
 use crate::web::mcp::McpFailure;
 
@@ -164,11 +165,12 @@ async fn answer(
     asked: Asked,
 ) -> Result<Response, McpFailure> {
     match &*asked.method {
-        "server/discover" => server::discover(&client.visitor, front, &asked).await,
-        LISTEN => listen::listen(&client.visitor, front, accepts, asked).await,
-        "tasks/get" => tasks::get(&client.visitor, front, &asked).await,
-        "tasks/update" => tasks::update(&client.visitor, front, &asked).await,
-        "tasks/cancel" => tasks::cancel(&client.visitor, front, &asked).await,
+        "server/discover" | LISTEN | "tasks/get" | "tasks/update" | "tasks/cancel" => {
+            let (visitor, own) = (client.visitor, Arc::clone(front));
+            let work = async move { answer_at_once(&visitor, &own, accepts, asked).await };
+            let sessions = front.service.sessions();
+            sessions.finish(|_| work).await.map_err(|why| failure::denied(why.into()))?
+        }
         "initialize"
         | "ping"
         | "logging/setLevel"
@@ -181,5 +183,21 @@ async fn answer(
             let run = Run::start(&client.visitor, front, asked).await?;
             Ok(respond::respond(run, accepts).await)
         }
+    }
+}
+
+/// Requests that are answered as soon as something is done: that is done to its end, though the client may go away.
+async fn answer_at_once(
+    visitor: &Visitor,
+    front: &Arc<Front>,
+    accepts: Accepts,
+    asked: Asked,
+) -> Result<Response, McpFailure> {
+    match &*asked.method {
+        "server/discover" => server::discover(visitor, front, &asked).await,
+        LISTEN => listen::listen(visitor, front, accepts, asked).await,
+        "tasks/get" => tasks::get(visitor, front, &asked).await,
+        "tasks/update" => tasks::update(visitor, front, &asked).await,
+        _ => tasks::cancel(visitor, front, &asked).await,
     }
 }

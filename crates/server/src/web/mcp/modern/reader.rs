@@ -186,7 +186,7 @@ impl Reader {
     /// Whether an entry is dealt with.
     pub(super) async fn was_answered(&self, in_seq: InSeq) -> bool {
         let store = self.front.service.sessions().store();
-        is_answered(&**store, &self.session, in_seq).await.unwrap_or(false)
+        is_answered(store, &self.session, in_seq).await.unwrap_or(false)
     }
 
     /// Whether everything has been read.
