@@ -170,6 +170,22 @@ wire_words! {
         SessionBusy = "session_busy",
         /// The server is full, or going down.
         ServerBusy = "server_busy",
+        /// An administrator got at the session of another principal.
+        AdminAccess = "admin_access",
+        /// The credential can't be read.
+        CredentialMalformed = "malformed",
+        /// No key is that key, or has signed that credential.
+        CredentialUnknownKey = "unknown_key",
+        /// The credential's time is over.
+        CredentialExpired = "expired",
+        /// The credential's time has not begun.
+        CredentialNotYetValid = "not_yet_valid",
+        /// The credential is made by another issuer.
+        CredentialIssuer = "issuer",
+        /// The credential is made for another audience.
+        CredentialAudience = "audience",
+        /// The credential names no principal that can be one.
+        CredentialSubject = "subject",
         /// Our fault.
         InternalError = "internal_error",
     }

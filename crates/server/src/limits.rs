@@ -35,3 +35,13 @@ pub(crate) const SESSION_SUCCESSES_A_MINUTE: u32 = 60;
 
 /// Failed attempts that one principal may make from one address in a minute.
 pub(crate) const CALLER_FAILURES_A_MINUTE: u32 = 30;
+
+/// Audit records in a minute of one kind of access that an administrator has to one session of another principal: who looks
+/// at it all the time leaves one record a minute.
+pub(crate) const ADMIN_RECORDS_A_MINUTE: u32 = 1;
+
+/// Audit records in a minute of credentials that were rejected from one address …
+pub(crate) const REJECTED_CREDENTIALS_A_MINUTE: u32 = 30;
+
+/// … and from all addresses together.
+pub(crate) const REJECTED_CREDENTIALS_IN_ALL_A_MINUTE: u32 = 300;

@@ -137,6 +137,14 @@ impl Sessions {
         Ok(record)
     }
 
+    /// Does some work that nobody waits for.
+    pub(crate) fn spawn<F>(&self, work: impl FnOnce(Owned) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.shared.tasks.spawn(work);
+    }
+
     /// Does some work to its end, whether or not the caller waits for it.
     pub(crate) async fn finish<T, F>(&self, work: impl FnOnce(Owned) -> F) -> Result<T, Unavailable>
     where

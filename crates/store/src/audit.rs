@@ -48,7 +48,7 @@ impl AuditRecord {
 
     /// Whether the attempt worked.
     pub fn success(&self) -> bool {
-        self.reason == Reason::Reconnected
+        matches!(self.reason, Reason::Reconnected | Reason::AdminAccess)
     }
 }
 

@@ -15,6 +15,7 @@ use tracing::Span;
 use super::rate::Rate;
 use super::reconnect::id_or_impossible;
 use super::{Denial, Service, StateProblem, TokenProblem, Visitor};
+use crate::access::CredentialFault;
 use crate::limits;
 use crate::tasks::Owned;
 
@@ -26,6 +27,11 @@ pub(super) struct Budgets {
     session_successes: Rate<SessionId>,
     /// Failures of one principal from one address: what one caller guesses wrong is not held against another.
     caller_failures: Rate<(Principal, Option<IpAddr>)>,
+    /// Records of what administrators do with the sessions of others.
+    admin_records: Rate<(Principal, SessionId, &'static str)>,
+    /// Records of credentials that were rejected, by address and in all.
+    rejected_credentials: Rate<Option<IpAddr>>,
+    rejected_in_all: Rate<()>,
 }
 
 impl Default for Budgets {
@@ -34,6 +40,9 @@ impl Default for Budgets {
             session_failures: Rate::per_minute(limits::SESSION_FAILURES_A_MINUTE),
             session_successes: Rate::per_minute(limits::SESSION_SUCCESSES_A_MINUTE),
             caller_failures: Rate::per_minute(limits::CALLER_FAILURES_A_MINUTE),
+            admin_records: Rate::per_minute(limits::ADMIN_RECORDS_A_MINUTE),
+            rejected_credentials: Rate::per_minute(limits::REJECTED_CREDENTIALS_A_MINUTE),
+            rejected_in_all: Rate::per_minute(limits::REJECTED_CREDENTIALS_IN_ALL_A_MINUTE),
         }
     }
 }
@@ -171,6 +180,37 @@ impl Service {
         self.note(AuditRecord::of(attempt, reason)).await;
     }
 
+    /// Notes that an administrator gets at the session of another principal.
+    pub(super) async fn note_admin(&self, visitor: &Visitor, id: &SessionId, action: &'static str) {
+        let key = (visitor.caller.principal.clone(), id.clone(), action);
+        if self.inner.budgets.admin_records.take(key, self.now()).is_ok() {
+            let attempt = self.attempt_of(visitor, Some(id), action);
+            self.note(AuditRecord::of(attempt, Reason::AdminAccess)).await;
+        }
+    }
+
+    /// Notes that a credential was rejected; its caller is not told why. Nobody waits for it, and strangers can't make the
+    /// server write more than so much.
+    pub(crate) fn note_rejected_credential(&self, fault: CredentialFault, from: Option<IpAddr>) {
+        let (Some(reason), now) = (reason_of(fault), self.now()) else { return };
+        let budgets = &self.inner.budgets;
+        let by_address = budgets.rejected_credentials.take(from, now);
+        if by_address.and_then(|()| budgets.rejected_in_all.take((), now)).is_err() {
+            return;
+        }
+        let record = AuditRecord {
+            at: now,
+            session_id: None,
+            principal: Principal::new(NOBODY),
+            address: from.map(|address| address.to_canonical().to_string().into()),
+            transport: "http".into(),
+            action: "authenticate".into(),
+            reason,
+        };
+        let service = self.clone();
+        self.sessions().spawn(|owned| async move { service.write_down(owned, record).await });
+    }
+
     /// Adds a record to the audit trail, to the end.
     pub(super) async fn note(&self, record: AuditRecord) {
         let service = self.clone();
@@ -206,6 +246,23 @@ impl Service {
             action: action.into(),
         }
     }
+}
+
+/// Stands for the principal where none is known.
+const NOBODY: &str = "";
+
+/// Why a credential was rejected, in the audit trail. A request without one is no attempt at anything.
+fn reason_of(fault: CredentialFault) -> Option<Reason> {
+    Some(match fault {
+        CredentialFault::Missing => return None,
+        CredentialFault::Malformed => Reason::CredentialMalformed,
+        CredentialFault::UnknownKey => Reason::CredentialUnknownKey,
+        CredentialFault::Expired => Reason::CredentialExpired,
+        CredentialFault::NotYetValid => Reason::CredentialNotYetValid,
+        CredentialFault::Issuer => Reason::CredentialIssuer,
+        CredentialFault::Audience => Reason::CredentialAudience,
+        CredentialFault::Subject => Reason::CredentialSubject,
+    })
 }
 
 /// Whether a failure says something that the caller may have guessed at. How its own session has ended is no such thing, and

@@ -48,7 +48,7 @@ impl Service {
         id: &SessionId,
         include: Include,
     ) -> Result<Exported, Denial> {
-        let record = self.active(visitor, id).await?;
+        let record = self.active_for(visitor, id, "export").await?;
         agents_only(&record)?;
         self.export_record(&record, include).await
     }

@@ -272,16 +272,41 @@ impl Service {
     /// A session that the caller may use: its own, or any for an administrator. Also an ended one that
     /// is remembered.
     pub async fn session(&self, visitor: &Visitor, id: &SessionId) -> Result<Record, Denial> {
+        self.session_for(visitor, id, "read").await
+    }
+
+    /// The same for something that is done with it: what an administrator does with the sessions of others is in the audit
+    /// trail.
+    async fn session_for(
+        &self,
+        visitor: &Visitor,
+        id: &SessionId,
+        action: &'static str,
+    ) -> Result<Record, Denial> {
         let id = self.meant(visitor, id).await?;
         let record = self.sessions().store().session(&id).await?.ok_or(Denial::NotFound)?;
         let caller = &visitor.caller;
-        let own = record.about.principal == caller.principal;
-        if own || caller.admin { Ok(record) } else { Err(Denial::NotFound) }
+        if record.about.principal != caller.principal {
+            if !caller.admin {
+                return Err(Denial::NotFound);
+            }
+            self.note_admin(visitor, &id, action).await;
+        }
+        Ok(record)
     }
 
     /// The same, if it is attached or parked.
     pub async fn active(&self, visitor: &Visitor, id: &SessionId) -> Result<Record, Denial> {
-        let record = self.session(visitor, id).await?;
+        self.active_for(visitor, id, "read").await
+    }
+
+    pub(crate) async fn active_for(
+        &self,
+        visitor: &Visitor,
+        id: &SessionId,
+        action: &'static str,
+    ) -> Result<Record, Denial> {
+        let record = self.session_for(visitor, id, action).await?;
         match ending(&record, self.now()) {
             Some(ending) => Err(Denial::Ended(ending)),
             None => Ok(record),
@@ -300,7 +325,7 @@ impl Service {
     pub async fn end(&self, visitor: &Visitor, id: &SessionId) -> Result<Record, Denial> {
         let (service, visitor, id) = (self.clone(), visitor.clone(), id.clone());
         let ended = self.finish(|owned| async move {
-            let record = service.active(&visitor, &id).await?;
+            let record = service.active_for(&visitor, &id, "end").await?;
             Ok(service.sessions().end_in(owned, record.id()).await?)
         });
         ended.await
@@ -308,7 +333,7 @@ impl Service {
 
     /// Cuts a session's connection and keeps the session; says whether there was one.
     pub async fn cut(&self, visitor: &Visitor, id: &SessionId) -> Result<bool, Denial> {
-        let record = self.active(visitor, id).await?;
+        let record = self.active_for(visitor, id, "disconnect").await?;
         Ok(self.sessions().cut(record.id()).await)
     }
 

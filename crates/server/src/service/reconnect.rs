@@ -289,7 +289,7 @@ impl Service {
 
     /// A new token for a session that the caller may use.
     pub async fn issue_token(&self, visitor: &Visitor, id: &SessionId) -> Result<Issued, Denial> {
-        let record = self.active(visitor, id).await?;
+        let record = self.active_for(visitor, id, "token").await?;
         self.issue(&record).await
     }
 

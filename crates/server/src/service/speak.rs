@@ -101,7 +101,7 @@ impl Service {
         entry: EntryBody,
     ) -> Result<Entered, Denial> {
         self.check_open()?;
-        let record = self.active(visitor, id).await?;
+        let record = self.active_for(visitor, id, "message").await?;
         agents_only(&record)?;
         let message_id = entry.message_id.as_ref().map(|id| id.as_str());
         let body = entry.to_body();
@@ -110,7 +110,7 @@ impl Service {
 
     /// Ends a session's agent as a crash would, for another to go on; says whether there was one.
     pub async fn restart_agent(&self, visitor: &Visitor, id: &SessionId) -> Result<bool, Denial> {
-        let record = self.active(visitor, id).await?;
+        let record = self.active_for(visitor, id, "restart").await?;
         agents_only(&record)?;
         Ok(self.sessions().restart_agent(record.id()).await)
     }
@@ -122,7 +122,7 @@ impl Service {
         id: &SessionId,
         publication: Publication,
     ) -> Result<Published, Denial> {
-        let record = self.active(visitor, id).await?;
+        let record = self.active_for(visitor, id, "publish").await?;
         agents_only(&record)?;
         if !visitor.caller.publish {
             return Err(Denial::Forbidden);

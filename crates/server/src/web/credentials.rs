@@ -121,6 +121,7 @@ impl Front {
     fn note_rejection(&self, fault: CredentialFault, from: Option<IpAddr>) {
         let (reason, address) = (fault.as_str(), from.map(|address| address.to_canonical()));
         self.service.sessions().counted().credential_rejected(fault);
+        self.service.note_rejected_credential(fault, from);
         match fault {
             CredentialFault::Missing => tracing::debug!(reason, ?address, "credential rejected"),
             CredentialFault::Malformed

@@ -126,7 +126,7 @@ pub(super) async fn publish(
     let key = idempotency_key(&headers)?.map(|key| entry::digest(key, body.as_bytes()));
     let publication = Publication { key, ..publication(body.as_bytes())? };
     let has_events = !publication.events.is_empty();
-    let epoch = front.service.active(&visitor, &id).await?.epoch;
+    let epoch = front.service.active_for(&visitor, &id, "publish").await?.epoch;
     let published = front.service.publish(&visitor, &id, publication).await?;
     Ok(Json(json!({
         "epoch": epoch.as_str(),
