@@ -250,7 +250,7 @@ impl<B> OutLog<B> {
     }
 
     /// The oldest of all that is held; the one after the head if nothing is.
-    fn first(&self) -> Seq {
+    pub fn first(&self) -> Seq {
         self.kept_after(Seq::ZERO).next().map_or(self.oldest(), |(seq, _)| seq)
     }
 

@@ -13,6 +13,7 @@ use rejoin_core::state::{
 use rejoin_core::{InSeq, SessionId, Timestamp};
 
 use super::batch::Batch;
+use super::cleanup;
 use super::desk::Papers;
 use super::index::IndexChange;
 use super::journal::{Head, Key};
@@ -159,9 +160,11 @@ impl Papers {
         let Some(slot) = slot.as_ref().filter(|_| stands_alone) else { return apply(None).answer };
         let session = &mut *slot.lock();
         self.batch.touch(slot, session, touches);
+        let waiting = waiting_entries(&session.state, touches);
         let (remembered, was_active) = (session.state.ids(), session.state.is_active());
         let Applied { trace, audit, answer } = apply(Some(&mut session.state));
         self.ledger.change_ids(remembered, session.state.ids());
+        write_forgotten(session, &waiting, &mut self.batch);
         self.tables.active.change(
             &session.state.about.principal,
             was_active,
@@ -224,12 +227,15 @@ impl Papers {
         let MadeSession { session: mut new, from, trace, replaces_active } = made;
         let fresh = self.tables.new_key();
         let mut replaced = None;
-        let key = match (self.tables.by_id.get(&from).cloned(), trace) {
+        let old = self.tables.by_id.get(&from).cloned();
+        let key = match (&old, trace) {
             (Some(old), _) => {
-                // The logs stay where they are; it is the old session that gets another key.
-                let key = self.change_key(&old, fresh);
+                // The logs stay where they are; it is the old session that gets another key. Those of a
+                // session that had ended are gone, and what the journal still has of them must not come
+                // back: only the message ids go on.
+                let key = if replaces_active { self.change_key(old, fresh) } else { fresh };
                 let session = &mut *old.lock();
-                self.batch.leave(&old, session, Trace::Row);
+                self.batch.leave(old, session, Trace::Row);
                 self.shared.count_held(session);
                 replaced = replaces_active.then(|| Box::new(session.state.record()));
                 key
@@ -240,10 +246,19 @@ impl Papers {
             }
             (None, None) => fresh,
         };
+        if !replaces_active {
+            write_ids(key, &new, &mut self.batch);
+        }
         if new.snapshot.as_ref().is_some_and(|snapshot| snapshot.body.is_unwritten()) {
             write_snapshot(key, &mut new, &mut self.batch);
         }
-        Ok(Restoration::Made { record: Box::new(self.insert(key, new)), replaced })
+        let record = Box::new(self.insert(key, new));
+        if let (Some(old), Some(new)) = (old, self.tables.by_id.get(record.id()))
+            && replaces_active
+        {
+            new.lock().has_logs_of(&mut old.lock());
+        }
+        Ok(Restoration::Made { record, replaced })
     }
 
     /// Adds a session. One of the same id is replaced.
@@ -313,6 +328,7 @@ impl Appending<'_> {
         let Append { term, first, events, snapshot, covers, answered, named, key, now } = append;
         let replaces = covers.is_some() || !answered.is_empty() || snapshot.is_some();
         batch.touch(slot, session, if replaces { Touches::Inbox } else { Touches::End });
+        cleanup::say_what_is_trimmed(session, batch);
         for event in events {
             write_event(session, event, now, batch);
         }
@@ -408,6 +424,34 @@ fn write_snapshot(key: Key, state: &mut SessionState<Piece>, batch: &mut Batch) 
     let Some(body) = snapshot.body.body().cloned() else { return };
     let head = Head::Snapshot { key, mark: snapshot.mark, size: snapshot.size };
     snapshot.body.put_at(batch.records.put(&head, &body));
+}
+
+/// Writes down the message ids that a session takes over from one whose logs it does not have.
+fn write_ids(key: Key, state: &SessionState<Piece>, batch: &mut Batch) {
+    for message in state.seen.iter().copied() {
+        batch.records.put(&Head::Seen { key, message }, &[]);
+        batch.has_ids = true;
+    }
+}
+
+/// The entries that wait for the agent, if a change may end the session.
+fn waiting_entries(state: &SessionState<Piece>, touches: Touches) -> Vec<InSeq> {
+    match touches {
+        Touches::End | Touches::Record | Touches::Inbox => Vec::new(),
+        Touches::Everything => state.inbox.after(InSeq::ZERO).map(|(in_seq, _)| in_seq).collect(),
+    }
+}
+
+/// Writes down whose ids a session has forgotten that ended while these entries waited: their own records
+/// may be in the journal still.
+fn write_forgotten(session: &Session, waiting: &[InSeq], batch: &mut Batch) {
+    let restorable = match &session.state.vitals.status {
+        Status::Active => false,
+        Status::Ended { ending, .. } => ending.is_restorable(),
+    };
+    for in_seq in waiting.iter().copied().filter(|_| restorable) {
+        batch.records.put(&Head::Forgotten { key: session.key, in_seq }, &[]);
+    }
 }
 
 fn in_row(restore: Restore<Body>, batch: &Batch) -> Restore<Piece> {

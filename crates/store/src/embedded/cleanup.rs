@@ -181,10 +181,19 @@ pub(super) fn note(session: &mut Session, batch: &mut Batch) {
         expires_at: vitals.expires_at,
     };
     batch.records.put(&head, &[]);
+    say_what_is_trimmed(session, batch);
     // All that older rows said is said here.
     session.unnoted_from = None;
     session.unsaved = false;
     batch.says_something_of(session);
+}
+
+/// Writes down which results have gone, if some have since that was written last. Without it they would
+/// come back when the store is opened, and take the room of events that were held.
+pub(super) fn say_what_is_trimmed(session: &mut Session, batch: &mut Batch) {
+    if let Some((first, oldest)) = session.trimmed_since_said() {
+        batch.records.put(&Head::Trimmed { key: session.key, first, oldest }, &[]);
+    }
 }
 
 /// Writes what is still needed of a row again.
@@ -265,6 +274,8 @@ impl Survivor<'_> {
             Head::Cover { .. } | Head::Note { .. } => {}
             // Its entry was in this row or an older one. If it was written again, so was this.
             Head::Answered { .. } => {}
+            // What they speak of was in this row or an older one, and was not written again.
+            Head::Forgotten { .. } | Head::Trimmed { .. } => {}
         }
     }
 

@@ -24,8 +24,9 @@ const RECORD_HEADER: usize = 8;
 /// More than any [`Head`] takes.
 const MAX_HEAD: usize = 160;
 
-/// Names the logs of a session inside the database, and its row. A restore hands it on to the next
-/// session of the line together with the logs, so that nothing need be copied. Never used again.
+/// Names the logs of a session inside the database, and its row. A restore of a session that goes on hands
+/// it to the next session of the line together with the logs, so that nothing need be copied. Never used
+/// again.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -81,6 +82,13 @@ pub(super) enum Head {
     /// This entry is dealt with although one before it is not. Never older than the entry's own record, and
     /// rows go from the oldest on, so it is there as long as the entry is.
     Answered { key: Key, in_seq: InSeq },
+    /// The id of this entry is forgotten: the session ended while the entry waited, and the message may be
+    /// entered again. Like `Answered`, it is there as long as the entry's record is.
+    Forgotten { key: Key, in_seq: InSeq },
+    /// Of the out log everything before `first` is gone, and before `oldest` everything but results. Only
+    /// logs with results say so: of others, the bounds tell what is gone. Rows go from the oldest on, so it
+    /// is there as long as what it says is gone.
+    Trimmed { key: Key, first: Seq, oldest: Seq },
 }
 
 impl Head {
@@ -94,7 +102,9 @@ impl Head {
             | Self::Cover { key, .. }
             | Self::Note { key, .. }
             | Self::SeenKey { key, .. }
-            | Self::Answered { key, .. } => *key,
+            | Self::Answered { key, .. }
+            | Self::Forgotten { key, .. }
+            | Self::Trimmed { key, .. } => *key,
         }
     }
 }
@@ -358,6 +368,8 @@ mod tests {
             Head::Note { key, numbers, last_activity: at, expires_at: at },
             Head::SeenKey { key, publication: RememberedKey { digest, first: seq, last: seq, at } },
             Head::Answered { key, in_seq },
+            Head::Forgotten { key, in_seq },
+            Head::Trimmed { key, first: seq, oldest: seq },
         ]
     }
 

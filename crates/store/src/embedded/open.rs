@@ -137,6 +137,7 @@ pub(super) fn open(mut options: Options) -> Result<Opened, OpenError> {
     }
     let assembly = Assembly { newest, rows: &mut rows, ledger: &ledger, index: &shared.index };
     let (tables, unwritten) = assembly.put_in_place(sessions, entries, &mut report);
+    schema::use_this_version(&db).map_err(of_sqlite(&files))?;
     let database = Database::new(db, witness, options.audit_max as u64);
     let database = database.map_err(of_sqlite(&files))?;
 

@@ -87,17 +87,17 @@ pub(super) struct PackedLog {
 impl PackedLog {
     /// The log that these runs make up, in the order in which they were written, as far as it is
     /// needed from `oldest` on. Nothing if `head` is beyond it: what it lacks was trimmed; if it was
-    /// lost, the rows that are missing have told. Results from before that are part of it as long as
-    /// they are in the journal: which of them were let go before the store was closed is not written
-    /// down. Says how many bytes of the rows it needs; of those the caller must tell the ledger.
-    pub(super) fn of(runs: &[Run<'_>], oldest: Seq, head: Seq) -> Option<(Self, u64)> {
+    /// lost, the rows that are missing have told. Results from `first` on are part of it as long as they
+    /// are in the journal. Says how many bytes of the rows it needs; of those the caller must tell the
+    /// ledger.
+    pub(super) fn of(runs: &[Run<'_>], first: Seq, oldest: Seq, head: Seq) -> Option<(Self, u64)> {
         let in_order = runs.windows(2).all(|pair| pair[0].end() == pair[1].first());
         let is_needed = runs.first().is_none_or(|run| run.first() >= oldest);
         let (sorted, kept);
         let (kept, runs) = if in_order && is_needed {
             (&[][..], runs)
         } else {
-            (kept, sorted) = newest_without_hole(runs, oldest);
+            (kept, sorted) = newest_without_hole(runs, first, oldest);
             (&kept[..], &sorted[..])
         };
         let (oldest, newer) = runs.split_first()?;
@@ -191,9 +191,13 @@ impl Drop for PackedLog {
 }
 
 /// The events up to the highest seq that follow each other without a hole, from `oldest` on, and before
-/// them the results of what comes before. Of two with the same seq, the one written later counts: the row
+/// them the results from `first` on. Of two with the same seq, the one written later counts: the row
 /// of the other will go.
-fn newest_without_hole<'a>(runs: &[Run<'a>], oldest: Seq) -> (Vec<Run<'a>>, Vec<Run<'a>>) {
+fn newest_without_hole<'a>(
+    runs: &[Run<'a>],
+    first: Seq,
+    oldest: Seq,
+) -> (Vec<Run<'a>>, Vec<Run<'a>>) {
     let mut events: Vec<Run<'a>> = runs.iter().flat_map(|run| run.singly()).collect();
     events.reverse();
     events.sort_by_key(Run::first); // stable: of two, the one written later is first
@@ -202,7 +206,7 @@ fn newest_without_hole<'a>(runs: &[Run<'a>], oldest: Seq) -> (Vec<Run<'a>>, Vec<
     let from = events.windows(2).rposition(|pair| !follows(pair)).map_or(0, |hole| hole + 1);
     let needed = events[from..].partition_point(|event| event.first() < oldest);
     let newest = events.split_off(from + needed);
-    events.retain(Run::is_result);
+    events.retain(|event| event.first() >= first && event.is_result());
     (events, newest)
 }
 
@@ -225,7 +229,7 @@ mod tests {
     }
 
     fn pack(runs: &[Run<'_>], oldest: u64, head: u64) -> Option<PackedLog> {
-        let (packed, bytes) = PackedLog::of(runs, Seq::new(oldest), Seq::new(head))?;
+        let (packed, bytes) = PackedLog::of(runs, Seq::ZERO, Seq::new(oldest), Seq::new(head))?;
         assert_eq!(bytes, 40 * packed.len() as u64);
         Some(packed)
     }
@@ -281,7 +285,7 @@ mod tests {
         let one = Row::with_marks(1, &ledger, vec![result, MARK, result, MARK]);
         let two = row(2);
         let runs = [run(&one, 1, 4), run(&two, 7, 2)];
-        let (packed, bytes) = PackedLog::of(&runs, Seq::new(8), Seq::ZERO).unwrap();
+        let (packed, bytes) = PackedLog::of(&runs, Seq::ZERO, Seq::new(8), Seq::ZERO).unwrap();
         assert_eq!((packed.len(), packed.bytes(), packed.head()), (3, 60, Seq::new(8)));
         assert_eq!((bytes, one.live_bytes()), (140, 100));
         let out = packed.unpack(Seq::ZERO);

@@ -70,6 +70,7 @@ impl Papers {
                     self.tables.put_row(session, sum);
                     session.unnoted_from = None;
                     session.unsaved = false;
+                    cleanup::say_what_is_trimmed(session, &mut self.batch);
                 }
                 Trace::Note => cleanup::note(session, &mut self.batch),
                 Trace::Nothing => {}

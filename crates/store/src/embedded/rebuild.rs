@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use rejoin_core::InSeq;
 use rejoin_core::log::{Entry, Inbox, OutLog, Remembered, RememberedKey, Seen, SeenKeys};
 use rejoin_core::record::{Kind, Status};
 use rejoin_core::state::{SessionState, Snapshot};
+use rejoin_core::{InSeq, Seq};
 
 use super::journal::{Head, Key};
 use super::packed::{PackedLog, Run};
@@ -22,10 +22,14 @@ pub(super) struct Rebuild<'a, 'j> {
     /// See [`super::slot::Session::unnoted_from`].
     unnoted_from: Option<NonZeroU64>,
     events: &'a mut Vec<Run<'j>>,
+    /// Events before this one are gone, results too.
+    first: Seq,
     entries: Vec<(InSeq, Entry<Piece>)>,
     /// Those that were dealt with before an older one.
     answered: BTreeSet<InSeq>,
     seen: Vec<Remembered>,
+    /// Entries whose ids were forgotten when an older session of the line ended.
+    forgotten: BTreeSet<InSeq>,
     seen_keys: Vec<RememberedKey>,
     snapshot: Option<Snapshot<Piece>>,
 }
@@ -38,9 +42,11 @@ impl<'a, 'j> Rebuild<'a, 'j> {
             stored,
             unnoted_from: None,
             events,
+            first: Seq::ZERO,
             entries: Vec::new(),
             answered: BTreeSet::new(),
             seen: Vec::new(),
+            forgotten: BTreeSet::new(),
             seen_keys: Vec::new(),
             snapshot: None,
         }
@@ -118,6 +124,14 @@ impl<'a, 'j> Rebuild<'a, 'j> {
             Head::Answered { in_seq, .. } => {
                 self.answered.insert(in_seq);
             }
+            Head::Forgotten { in_seq, .. } => {
+                self.forgotten.insert(in_seq);
+            }
+            Head::Trimmed { first, oldest, .. } => {
+                numbers.oldest = numbers.oldest.max(oldest);
+                numbers.head = numbers.head.max(oldest.previous());
+                self.first = self.first.max(first);
+            }
             Head::Note { numbers: noted, last_activity, expires_at, .. } => {
                 numbers.grow_to(&noted);
                 if news {
@@ -132,7 +146,7 @@ impl<'a, 'j> Rebuild<'a, 'j> {
     /// caller must tell the ledger.
     pub(super) fn finish(mut self, key: Key, row_sum: u32) -> (Arc<Slot>, u64) {
         let numbers = self.stored.numbers;
-        let packed = PackedLog::of(self.events, numbers.oldest, numbers.head);
+        let packed = PackedLog::of(self.events, self.first, numbers.oldest, numbers.head);
         let (packed, bytes) = packed.map_or((None, 0), |(packed, bytes)| (Some(packed), bytes));
         let head = packed.as_ref().map_or(numbers.head, PackedLog::head);
         let inbox = if self.is_active() {
@@ -182,6 +196,7 @@ impl<'a, 'j> Rebuild<'a, 'j> {
         for message in &self.seen {
             seen.remember(*message, message.at);
         }
+        seen.forget(&self.forgotten);
         seen
     }
 

@@ -15,8 +15,9 @@ use super::{gathering, limits};
 /// Tells a database of Rejoin from any other: "RJIN".
 const APPLICATION_ID: u32 = 0x524a_494e;
 
-/// The version of the format. It changes with the tables, the rows' records or the journal's.
-pub(super) const VERSION: u32 = 1;
+/// The version of the format. It changes with the tables, the rows' records or the journal's. Version 2
+/// added the journal's records `Forgotten` and `Trimmed`; files of version 1 are read as they are.
+pub(super) const VERSION: u32 = 2;
 
 /// The columns beside `record`, and the table `audit`, are for people who open the file.
 const TABLES: &str = "
@@ -110,10 +111,7 @@ pub(super) fn look(files: &Files) -> Result<Found, OpenError> {
         return Err(OpenError::Foreign { file });
     }
     match number_at(60) {
-        Some(found @ 1..=VERSION) => {
-            debug_assert_eq!(found, VERSION, "there is one version yet");
-            Ok(Found::Database)
-        }
+        Some(1..=VERSION) => Ok(Found::Database),
         Some(0) | None => Err(OpenError::Foreign { file }),
         Some(found) => Err(OpenError::Newer { file, found, supported: VERSION }),
     }
@@ -184,6 +182,12 @@ pub(super) fn use_wal(db: &Connection) -> rusqlite::Result<()> {
         debug_assert_eq!(mode, "wal");
         Ok(())
     })
+}
+
+/// Says that the file has records of this version, so that no older Rejoin takes them for damage.
+pub(super) fn use_this_version(db: &Connection) -> rusqlite::Result<()> {
+    let found: u32 = db.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    if found == VERSION { Ok(()) } else { db.pragma_update(None, "user_version", VERSION) }
 }
 
 /// How many bytes a page of the database has.

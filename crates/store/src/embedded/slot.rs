@@ -55,6 +55,9 @@ pub(super) struct Session {
     pub(super) forgotten: bool,
     /// Whether something is known of it that no file says, and need not: an ack, a trim.
     pub(super) unsaved: bool,
+    /// Where the out log began when that was written last, with results and without; nothing as long as it
+    /// has had no results since the store was opened.
+    said_trimmed: Option<Box<(Seq, Seq)>>,
     /// Whether requests for it were put off.
     pub(super) waited_for: bool,
     /// What the commit that is being made does with it.
@@ -147,6 +150,7 @@ impl Slot {
             in_account: Counted::default(),
             forgotten: false,
             unsaved: false,
+            said_trimmed: None,
             waited_for: false,
             plan: Plan::default(),
             uncommitted: (0, 0),
@@ -209,6 +213,9 @@ impl Session {
     pub(super) fn unpack(&mut self) {
         if let Some(packed) = self.packed.take() {
             self.state.out = packed.unpack(self.state.out.acked());
+            if self.state.out.holds_results() {
+                self.said_trimmed.get_or_insert_default();
+            }
         }
     }
 
@@ -229,6 +236,23 @@ impl Session {
         {
             contents.out = Some(state.out.clone());
         }
+    }
+
+    /// Where the out log begins, with results and without, if it has results and that has changed since it
+    /// was asked last.
+    pub(super) fn trimmed_since_said(&mut self) -> Option<(Seq, Seq)> {
+        let out = &self.state.out;
+        if self.said_trimmed.is_none() && !out.holds_results() {
+            return None;
+        }
+        let now = (out.first(), out.oldest());
+        let said = self.said_trimmed.get_or_insert_default();
+        (std::mem::replace(&mut **said, now) != now).then_some(now)
+    }
+
+    /// Goes on with the logs of another session, in the same place of the journal.
+    pub(super) fn has_logs_of(&mut self, old: &mut Self) {
+        self.said_trimmed = old.said_trimmed.take();
     }
 
     /// An event was added to the out log, which readers do not see until the commit.

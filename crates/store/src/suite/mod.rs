@@ -347,6 +347,9 @@ suite! {
         reopen {
             acknowledged_events_are_there_and_are_numbered_on_from,
             what_was_acknowledged_before_the_work_was_cut_off_is_there,
+            message_ids_forgotten_at_expiry_stay_forgotten_after_a_crash,
+            idempotency_keys_forgotten_at_expiry_stay_forgotten_after_a_crash,
+            results_that_were_let_go_stay_gone_after_a_crash,
             kept_results_are_there_after_a_crash,
             what_was_evicted_leaves_no_hole,
             acks_may_be_lost_but_not_the_events_behind_them,

@@ -68,6 +68,62 @@ pub async fn messages_that_are_dealt_with_can_still_be_read(mut world: World) {
     assert_eq!(after, before);
 }
 
+/// The message waited for the agent when the session expired. Its client sends it again, and it must be
+/// entered, not answered as a duplicate that no agent will ever see.
+pub async fn message_ids_forgotten_at_expiry_stay_forgotten_after_a_crash(mut world: World) {
+    let id = world.session().await;
+    world.store.enter(&id, world.entering(Some("done"), "done")).await.unwrap();
+    world.checkpoint(&id, "covers the first").await;
+    world.store.enter(&id, world.entering(Some("waits"), "waits")).await.unwrap();
+    world.store.end(&id, world.ending(Ending::Expired)).await.unwrap();
+    world.crash().await;
+    let restore = world.restoring(&id, 1, 1);
+    let new = restore.create.about.id.clone();
+    world.store.restore(restore).await.unwrap();
+    world.crash().await;
+    let again = world.store.enter(&new, world.entering(Some("waits"), "waits")).await.unwrap();
+    assert_eq!(again, Entered { in_seq: InSeq::new(3), duplicate: false });
+    assert_eq!(world.waiting(&new).await, [3]);
+    let known = world.store.enter(&new, world.entering(Some("done"), "done")).await.unwrap();
+    assert_eq!(known, Entered { in_seq: InSeq::new(1), duplicate: true });
+    world.crash().await;
+    let known = world.store.enter(&new, world.entering(Some("waits"), "waits")).await.unwrap();
+    assert_eq!(known, again_as_duplicate(again));
+}
+
+fn again_as_duplicate(entered: Entered) -> Entered {
+    Entered { duplicate: true, ..entered }
+}
+
+/// The log is gone with the session, so a publication under the same key must be appended.
+pub async fn idempotency_keys_forgotten_at_expiry_stay_forgotten_after_a_crash(mut world: World) {
+    let id = world.session().await;
+    let key = Some(MessageDigest::of("key", b"content"));
+    let (events, appending) = (vec![event("first")], world.appending(&id).await);
+    world.store.append(&id, Append { events, key, ..appending }).await.unwrap();
+    world.store.end(&id, world.ending(Ending::Expired)).await.unwrap();
+    let restore = world.restoring(&id, 1, 0);
+    let new = restore.create.about.id.clone();
+    world.store.restore(restore).await.unwrap();
+    world.crash().await;
+    let (events, appending) = (vec![event("second")], world.appending(&new).await);
+    let appended = world.store.append(&new, Append { events, key, ..appending }).await.unwrap();
+    assert_eq!((appended.before, appended.head), (None, Seq::new(2)));
+    assert_eq!(world.seqs(&new).await, [2]);
+}
+
+/// They would take the room of events that were held.
+pub async fn results_that_were_let_go_stay_gone_after_a_crash(mut world: World) {
+    let id = world.session().await;
+    for number in 0..9 {
+        answer(&world, &id, &format!("result {number}")).await;
+    }
+    world.publish(&id, 9).await;
+    let before = (kept(&world, &id, 0).await, world.seqs(&id).await);
+    world.crash().await;
+    assert_eq!((kept(&world, &id, 0).await, world.seqs(&id).await), before);
+}
+
 pub async fn kept_results_are_there_after_a_crash(mut world: World) {
     let id = world.session().await;
     answer(&world, &id, "first").await;

@@ -58,7 +58,7 @@ async fn a_newer_format_is_refused_with_both_versions_and_left_alone() {
     set_version(7);
     let before = fs::read(directory.path().join("rejoin.db")).unwrap();
     let sentence = refusal(directory.path());
-    assert!(sentence.contains("version 7") && sentence.contains("up to 1"), "{sentence}");
+    assert!(sentence.contains("version 7") && sentence.contains("up to 2"), "{sentence}");
     assert_eq!(fs::read(directory.path().join("rejoin.db")).unwrap(), before);
     set_version(1);
     still_has_the_event(directory.path()).await;
@@ -206,7 +206,8 @@ fn a_disk_too_full_to_open_is_said() {
 async fn full_disk_at_start() {
     let directory = mount("size=8m");
     assert!(matches!(try_open(&directory), Err(OpenError::Full { .. })));
-    assert!(refusal(&directory).starts_with("no space left on the disk that holds "));
+    let sentence = refusal(&directory);
+    assert!(sentence.starts_with("no space left on the disk that holds "), "{sentence}");
     mount("remount,size=100m");
     store_with_an_event(&directory).await;
     still_has_the_event(&directory).await;
