@@ -41,6 +41,7 @@ pub fn open(directory: &Path, events: usize) -> Result<EmbeddedStore> {
         max_bytes_per_principal: u64::MAX,
         audit_max: 1_000,
         memory_bytes: 1 << 30,
+        disk_reserve: 0,
         recovery: Recovery { now: NOW, keep_for: DAY, longest: DAY },
         random: Box::new(move |bytes| {
             counter += 1;

@@ -17,6 +17,9 @@ const MAX_BUFFERED_BYTES: u64 = 1024 * 1024 * 1024;
 /// How much of them is in memory.
 const MEMORY_BYTES: u64 = 256 * 1024 * 1024;
 
+/// Free bytes of the disk below which nothing new is taken.
+const DISK_RESERVE: u64 = 64 * 1024 * 1024;
+
 /// Audit records; nothing here writes any.
 const AUDIT_MAX: usize = 10_000;
 
@@ -36,6 +39,7 @@ pub fn open(directory: &Path) -> Result<Builder, OpenError> {
         max_bytes_per_principal: MAX_BUFFERED_BYTES,
         audit_max: AUDIT_MAX,
         memory_bytes: MEMORY_BYTES,
+        disk_reserve: DISK_RESERVE,
         recovery: Recovery { now: clock.now(), keep_for: KEEP_FOR, longest: KEEP_FOR },
         random: Box::new(fill),
     };

@@ -120,6 +120,11 @@ impl StoreView {
         self.0.audit_trail(query).await
     }
 
+    /// See [`Store::is_paused`].
+    pub fn is_paused(&self) -> bool {
+        self.0.is_paused()
+    }
+
     /// See [`Store::measurements`].
     pub fn measurements(&self) -> Option<&Measurements> {
         self.0.measurements()

@@ -55,7 +55,10 @@ pub struct Early {
 /// and the sessions it may concern begin a new epoch. Silence would make clients skip events.
 ///
 /// **Stops on failure.** After a commit failed nothing is acknowledged any more: every call returns
-/// [`Unavailable`] until the store is opened again.
+/// [`Unavailable`] until the store is opened again. A disk without space and a lock that another program
+/// holds are no such failure: the commit is made later. Meanwhile, and already when space runs low, calls
+/// that bring something new ([`Store::create`], [`Store::enter`], [`Store::append`] of events or a state,
+/// [`Store::restore`]) are refused as `Paused` and have changed nothing; reading goes on.
 ///
 /// All calls may run concurrently; no call waits for a reader.
 #[async_trait]
@@ -227,6 +230,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// Whether calls that bring something new are refused as `Paused` at the moment.
+    fn is_paused(&self) -> bool {
+        false
+    }
+
     /// What the store has measured about itself, if it does.
     fn measurements(&self) -> Option<&Measurements> {
         None
@@ -273,6 +281,9 @@ pub enum CreateRefused {
     /// There may be no further one.
     #[error(transparent)]
     NoRoom(NoRoom),
+    /// The store takes nothing new for now: its disk is nearly full, or another program has it locked.
+    #[error("the store takes no new sessions for now; try again later")]
+    Paused,
 }
 
 /// What a restore did.

@@ -23,6 +23,7 @@ impl<const MEMORY_BYTES: u64> suite::Reopen for Home<MEMORY_BYTES> {
             max_bytes_per_principal: u64::MAX,
             audit_max: suite::AUDIT_MAX,
             memory_bytes: MEMORY_BYTES,
+            disk_reserve: 0,
             recovery,
             random: Box::new(|bytes| bytes.fill(7)),
         };

@@ -188,7 +188,8 @@ impl Server {
                 }
                 Err(
                     rejoin_core::state::RestoreRefused::OverBound(_)
-                    | rejoin_core::state::RestoreRefused::NoRoom(_),
+                    | rejoin_core::state::RestoreRefused::NoRoom(_)
+                    | rejoin_core::state::RestoreRefused::Paused,
                 ) => {
                     self.refuse(connection, ErrorCode::ServerBusy);
                 }

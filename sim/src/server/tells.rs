@@ -24,7 +24,9 @@ impl Server {
                     EnterRefused::Stale(_) => ErrorCode::SessionNotOwned,
                     EnterRefused::Ended(_) => ErrorCode::SessionClosed,
                     EnterRefused::OtherContent { .. } => ErrorCode::InvalidMessage,
-                    EnterRefused::Full { .. } | EnterRefused::OverBound(_) => ErrorCode::ServerBusy,
+                    EnterRefused::Full { .. }
+                    | EnterRefused::OverBound(_)
+                    | EnterRefused::Paused => ErrorCode::ServerBusy,
                 };
                 ServerEvent::Refused { code, retry_after: None, message_id: Some(message_id) }
             }

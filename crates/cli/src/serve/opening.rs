@@ -67,6 +67,7 @@ pub(crate) fn open_store(config: &Config, lifetime: &Lifetime, now: Timestamp) -
                 max_bytes_per_principal: config.max_bytes_per_principal(),
                 audit_max: settings.audit_max,
                 memory_bytes: BODIES_IN_MEMORY,
+                disk_reserve: settings.disk_reserve,
                 recovery: Recovery { now, keep_for: keep_for.min(longest), longest },
                 random: Box::new(random_bytes()?),
             };

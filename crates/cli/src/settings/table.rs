@@ -112,6 +112,10 @@ settings! {
     /// anything is refused, the oldest first.
     max_bytes_per_principal: Maybe<Size> =
         Absent("a quarter of max_buffered_bytes; all of it without authentication"), at_least "1MiB";
+    /// Free space of the disk that holds `data_dir` below which nothing new is taken: writes get 503 and
+    /// `SERVER_BUSY`, reads are served, and it ends when there is space again. Never more than a sixteenth
+    /// of the disk.
+    disk_reserve: Size = Text("64MiB");
 }
 
 "Tokens and state" {

@@ -119,6 +119,9 @@ pub enum AppendRefused {
     /// A state came with it, and the principal or the server holds as much as it may.
     #[error(transparent)]
     OverBound(#[from] OverBound),
+    /// The store takes nothing new for now: its disk is nearly full, or another program has it locked.
+    #[error("the store takes no new events for now; try again later")]
+    Paused,
     /// The session is over.
     #[error("the session has ended")]
     Ended(Ending),

@@ -160,6 +160,9 @@ pub enum EnterRefused {
     /// The principal or the server holds as much as it may.
     #[error(transparent)]
     OverBound(#[from] OverBound),
+    /// The store takes nothing new for now: its disk is nearly full, or another program has it locked.
+    #[error("the store takes no new messages for now; try again later")]
+    Paused,
     /// Too much waits for the agent.
     #[error("{waiting} messages wait for the agent; try again when it has caught up")]
     Full {

@@ -122,6 +122,9 @@ pub enum RestoreRefused {
     /// A session would have to be made, and there may be no further one.
     #[error(transparent)]
     NoRoom(#[from] NoRoom),
+    /// The store takes nothing new for now: its disk is nearly full, or another program has it locked.
+    #[error("the store takes no new sessions for now; try again later")]
+    Paused,
     /// The client claims to have seen more than can be true.
     #[error("last_seq {claimed} lies too far beyond the snapshot's {seq}")]
     Implausible {

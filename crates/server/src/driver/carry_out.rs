@@ -1,6 +1,7 @@
 //! Carrying out what the state machine says.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rejoin_core::lifetime::Verdict;
 use rejoin_core::page::StoredEntry;
@@ -8,12 +9,13 @@ use rejoin_core::record::{Ending, Kind};
 use rejoin_core::resume::Gap;
 use rejoin_core::session::{Input, LeaveReason, Output, PublishRefused, Published, Tell, Ticket};
 use rejoin_core::state::{
-    Append, AppendRefused, Attach, AttachRefused, Detach, End, EndRefused, Enter, EnterRefused,
-    Entered, Keep, Stale,
+    Append, AppendRefused, Appended, Attach, AttachRefused, Detach, End, EndRefused, Enter,
+    EnterRefused, Entered, Keep, Stale,
 };
 use rejoin_core::{AttachmentId, Generation, SessionId};
 use rejoin_store::{Body, Early, Failure, PageLimit, Unavailable};
 use tokio::sync::oneshot;
+use tokio::time::sleep;
 use tracing::{Instrument as _, debug_span};
 
 use super::{Done, Driver, Reply};
@@ -25,6 +27,9 @@ use crate::outlet::NotPut;
 use crate::shared::Shared;
 use crate::tasks::Owned;
 use crate::timeline::Happening;
+
+/// How long an append waits before it is tried again, while the store takes nothing new.
+const ROOM_AGAIN: Duration = Duration::from_millis(250);
 
 impl Driver {
     pub(super) fn carry_out_all(&mut self) {
@@ -188,7 +193,7 @@ impl Driver {
         let events = append.events.len();
         let span = debug_span!(target: "rejoin", "append", session = %id, events);
         let append = async move {
-            match append_refused(shared.store.change(owned).append(&id, append).await) {
+            match append_refused(append_when_there_is_room(&shared, owned, &id, append).await) {
                 // Another process has written since this driver read the session: the next driver
                 // will read it again.
                 Ok(Err(refused @ AppendRefused::NotAtHead { .. })) => {
@@ -317,6 +322,29 @@ fn entered(
             Done::Happened(Input::EnterAnswered { ticket, from, answer })
         }
         Err(unavailable) => Done::Failed(unavailable),
+    }
+}
+
+/// Appends, and waits as long as the store takes nothing new: the agent waits with it, and so does whoever
+/// publishes. Readers go on reading.
+async fn append_when_there_is_room(
+    shared: &Shared,
+    owned: Owned,
+    id: &SessionId,
+    append: Append<Body>,
+) -> Result<Appended, Failure<AppendRefused>> {
+    loop {
+        match shared.store.change(owned).append(id, append.clone()).await {
+            Err(Failure::Refused(AppendRefused::Paused)) => {}
+            answer => return answer,
+        }
+        tokio::select! {
+            () = sleep(ROOM_AGAIN) => {}
+            () = shared.stopping() => {
+                let why = "the server stops while the store takes nothing new";
+                return Err(Unavailable(Arc::from(why)).into());
+            }
+        }
     }
 }
 

@@ -220,11 +220,22 @@ const RETRY_STORE: Duration = Duration::from_secs(5);
 /// Whoever is attached may be a dead connection that is noticed soon.
 const RETRY_ATTACHED: Duration = Duration::from_secs(5);
 
+/// Somebody may have made room on the disk by then.
+const RETRY_PAUSED: Duration = Duration::from_secs(5);
+
 /// The agent may have caught up by then.
 const RETRY_FULL: Duration = Duration::from_secs(1);
 
 /// What is held goes as sessions end and agents catch up, which takes a while.
 const RETRY_OVER_BOUND: Duration = Duration::from_secs(5);
+
+impl Denial {
+    /// The store takes nothing new for now. Nothing was changed.
+    pub(crate) fn paused() -> Self {
+        let why = "The server's disk is nearly full, so nothing new is taken; try again later";
+        Self::Busy { why: why.into(), retry_after: RETRY_PAUSED }
+    }
+}
 
 impl From<Unavailable> for Denial {
     fn from(_: Unavailable) -> Self {
@@ -268,6 +279,7 @@ impl From<CreateRefused> for Denial {
             CreateRefused::Exists => Self::IdInvalid("that session id is taken".into()),
             CreateRefused::OverBound(over) => over.into(),
             CreateRefused::NoRoom(no_room) => no_room.into(),
+            CreateRefused::Paused => Self::paused(),
         }
     }
 }
@@ -312,6 +324,7 @@ impl From<EnterRefused> for Denial {
             EnterRefused::Ended(ending) => Self::Ended(ending),
             EnterRefused::OtherContent { .. } => Self::Invalid(refused.to_string().into()),
             EnterRefused::OverBound(over) => over.into(),
+            EnterRefused::Paused => Self::paused(),
             EnterRefused::Full { .. } => {
                 Self::Busy { why: refused.to_string().into(), retry_after: RETRY_FULL }
             }
@@ -329,6 +342,7 @@ impl From<PublishRefused> for Denial {
             PublishRefused::Refused(AppendRefused::OtherContent { .. }) => {
                 Self::Invalid(refused.to_string().into())
             }
+            PublishRefused::Refused(AppendRefused::Paused) => Self::paused(),
             PublishRefused::Refused(_) => busy(),
         }
     }
@@ -360,6 +374,7 @@ impl From<RestoreRefused> for Denial {
     fn from(refused: RestoreRefused) -> Self {
         match refused {
             RestoreRefused::Foreign { .. } => Self::State(StateProblem::NotAuthentic),
+            RestoreRefused::Paused => Self::paused(),
             RestoreRefused::Superseded => Self::State(StateProblem::Superseded),
             RestoreRefused::AlreadyAttached { .. } => Self::AlreadyAttached,
             RestoreRefused::OverBound(over) => over.into(),

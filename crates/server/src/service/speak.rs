@@ -127,6 +127,10 @@ impl Service {
         if !visitor.caller.publish {
             return Err(Denial::Forbidden);
         }
+        // What an agent says waits for room; a backend is told at once.
+        if self.sessions().store().is_paused() {
+            return Err(Denial::paused());
+        }
         Ok(self.sessions().publish(record.id(), publication).await?)
     }
 

@@ -39,6 +39,7 @@ pub fn kept_in(directory: &Path) -> Arc<dyn Store> {
         bounds: LogBounds::default(),
         audit_max: 1_000,
         memory_bytes: 1 << 20,
+        disk_reserve: 0,
         max_buffered_bytes: u64::MAX,
         max_bytes_per_principal: u64::MAX,
         recovery,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use rejoin_core::record::About;
 use rejoin_core::{Principal, Timestamp};
@@ -64,6 +65,8 @@ pub(super) struct Database {
     too_many_free_pages: bool,
     /// Whether the file becomes shorter with the next checkpoint.
     shrink_file: bool,
+    /// When a checkpoint is tried again that could not be made.
+    not_before: Option<Instant>,
 }
 
 impl Database {
@@ -74,6 +77,8 @@ impl Database {
         audit_max: u64,
     ) -> rusqlite::Result<Self> {
         let page_bytes = schema::page_bytes(&db)?;
+        // From here on no other program is waited for: a commit is tried again, a checkpoint put off.
+        db.busy_timeout(Duration::ZERO)?;
         let wal_pages = Arc::new(AtomicU64::new(schema::wal_pages(&db)?));
         let told = Arc::clone(&wal_pages);
         db.wal_hook(Some(move |_: &mut Wal, pages: i32| {
@@ -89,11 +94,25 @@ impl Database {
             wal_pages,
             too_many_free_pages: false,
             shrink_file: false,
+            not_before: None,
         })
     }
 
-    /// Makes a commit durable and has it witnessed.
+    /// Makes a commit durable. If that fails, nothing of it is written, and the same may be tried again.
     pub(super) fn make(&mut self, commit: &mut Commit) -> Result<(), Fault> {
+        let made = self.write(commit);
+        if made.is_err() && !self.db.is_autocommit() {
+            self.db.execute_batch("ROLLBACK")?;
+        }
+        made
+    }
+
+    /// Has a commit witnessed that was made.
+    pub(super) fn witness(&mut self, number: u64) -> Result<(), Fault> {
+        self.witness.note(number).map_err(Fault::Witness)
+    }
+
+    fn write(&mut self, commit: &mut Commit) -> Result<(), Fault> {
         self.db.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         // Rows go before they come: a restore hands a key on, and an id may come again.
         for key in &commit.deleted {
@@ -115,27 +134,41 @@ impl Database {
         }
         self.journal.put(commit.number, commit.records.sealed())?;
         self.db.prepare_cached("COMMIT")?.execute([])?;
-        self.witness.note(commit.number).map_err(Fault::Witness)?;
-
         commit.left_untidy = self.too_many_free_pages;
         Ok(())
     }
 
-    /// Copies the write-ahead log into the database once it is long enough. A reader that is just
-    /// using it puts this off to the next time.
+    /// Copies the write-ahead log into the database once it is long enough. Nobody is waited for: a
+    /// reader that is just using it, another program that has the database locked and a disk without
+    /// space put this off for a while.
     pub(super) fn checkpoint_if_due(&mut self) -> Result<(), Fault> {
         let wal_bytes = self.wal_pages.load(Relaxed) * self.page_bytes;
         let due = wal_bytes >= limits::WAL_BYTES || self.shrink_file;
-        if due && self.checkpoint("RESTART")? {
-            self.wal_pages.store(0, Relaxed);
-            self.shrink_file = false;
+        if !due || self.not_before.is_some_and(|then| Instant::now() < then) {
+            return Ok(());
+        }
+        match self.checkpoint("RESTART") {
+            Ok(true) => {
+                self.wal_pages.store(0, Relaxed);
+                self.shrink_file = false;
+                self.not_before = None;
+            }
+            Ok(false) => self.not_before = Some(Instant::now() + limits::CHECKPOINT_AGAIN),
+            Err(fault) if fault.is_passing() => {
+                tracing::warn!(error = %fault, "checkpoint put off");
+                self.not_before = Some(Instant::now() + limits::CHECKPOINT_AGAIN);
+            }
+            Err(fault) => return Err(fault),
         }
         Ok(())
     }
 
     /// Leaves everything in a single file.
     pub(super) fn finish(&mut self) -> Result<(), Fault> {
-        self.checkpoint("TRUNCATE").map(drop)
+        match self.checkpoint("TRUNCATE") {
+            Err(fault) if !fault.is_passing() => Err(fault),
+            Ok(_) | Err(_) => Ok(()), // the write-ahead log stays beside it
+        }
     }
 
     fn checkpoint(&self, mode: &str) -> Result<bool, Fault> {

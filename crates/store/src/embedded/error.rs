@@ -157,14 +157,25 @@ impl Fault {
         }
     }
 
-    /// As a sentence for the person who runs the server.
-    pub(super) fn sentence(&self, directory: &Path) -> String {
-        let full = match self {
+    /// Whether the same may work later without anybody doing anything about the store: there was no space,
+    /// or another program had the database locked. What was to be written is not, nor is it lost.
+    pub(super) fn is_passing(&self) -> bool {
+        let locked = matches!(self, Self::Sqlite(error) if is_locked(error));
+        locked || self.is_full()
+    }
+
+    /// Whether there was no space.
+    pub(super) fn is_full(&self) -> bool {
+        match self {
             Self::Sqlite(error) => is_full(error),
             Self::Witness(error) | Self::File(error) => error.kind() == io::ErrorKind::StorageFull,
             Self::Row { .. } | Self::RowMissing(_) | Self::Panicked => false,
-        };
-        if full {
+        }
+    }
+
+    /// As a sentence for the person who runs the server.
+    pub(super) fn sentence(&self, directory: &Path) -> String {
+        if self.is_full() {
             return no_space(directory);
         }
         format!("{} can't be written or read: {self}", directory.display())
@@ -176,7 +187,8 @@ impl OpenError {
     pub(super) fn of_sqlite(error: &rusqlite::Error, file: &Path, directory: &Path) -> Self {
         let (file, directory) = (file.to_path_buf(), directory.to_path_buf());
         match error.sqlite_error_code() {
-            Some(ErrorCode::DiskFull) => Self::Full { directory },
+            _ if is_full(error) => Self::Full { directory },
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Locked { directory },
             Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
                 let source = io::Error::other(in_one_line(error));
                 Self::Directory { directory, source }
@@ -211,8 +223,16 @@ pub(super) fn in_one_line(error: &rusqlite::Error) -> String {
     error.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// The file that SQLite's connections share has no room to grow either.
 fn is_full(error: &rusqlite::Error) -> bool {
+    let extended = error.sqlite_error().map(|error| error.extended_code);
     error.sqlite_error_code() == Some(ErrorCode::DiskFull)
+        || extended == Some(rusqlite::ffi::SQLITE_IOERR_SHMSIZE)
+}
+
+fn is_locked(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error_code();
+    matches!(code, Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
 /// Whether an error says that what is in the file makes no sense, as opposed to a file that can't be

@@ -81,6 +81,22 @@ pub(super) const LAZY_ROWS: usize = 32;
 /// Sessions looked at under one lock when listing.
 pub(super) const LIST_STEP: usize = 512;
 
+/// How long what is known of the disk's free space counts.
+pub(super) const LOOK_AT_DISK: Duration = Duration::from_millis(100);
+
+/// Of a small disk at most this part is kept in reserve.
+pub(super) const RESERVED_PART: u64 = 16;
+
+/// How long the writer waits before it tries again to make a commit for which there was no space, or the
+/// database was locked by another program.
+pub(super) const TRY_AGAIN: Duration = Duration::from_millis(20);
+
+/// A commit that can't be made for so long makes the store refuse what is new.
+pub(super) const STALLED: Duration = Duration::from_secs(1);
+
+/// How long a checkpoint that a reader was in the way of is not tried again.
+pub(super) const CHECKPOINT_AGAIN: Duration = Duration::from_secs(1);
+
 /// Connections for reading that are kept open.
 pub(super) const READERS: usize = 4;
 

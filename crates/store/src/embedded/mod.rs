@@ -11,12 +11,13 @@
 //! | `desk`, `queue`, `request`, `apply`, `batch` | how a call becomes part of a commit: by its caller's own work |
 //! | `writer`, `prepare`, `commit`, `publish`, `ending` | the thread that makes commits: prepare, commit, publish, answer |
 //! | `gathering`, `insert_row` | below rusqlite: a commit is one write and one flush, its row is not copied |
+//! | `disk_space` | whether anything new is taken: not while the disk is nearly full |
 //! | `waiting` | those who wait for a commit, and how they are woken |
 //! | `slot`, `index`, `read` | what readers see, and that it is only what is committed |
 //! | `journal`, `rows`, `audit`, `schema` | what is in the file |
 //! | `room` | what would add to what a principal holds, and what is forgotten for it |
 //! | `piece`, `cleanup`, `spill`, `relieve` | which bytes are still needed, in the file and in memory |
-//! | `open`, `lock`, `private`, `witness`, `scan`, `recover`, `salvage` | opening: what was there, and is it whole? |
+//! | `open`, `lock`, `private`, `write_again`, `witness`, `scan`, `recover`, `salvage` | opening: what was there, and is it whole? |
 //! | `gather`, `rebuild`, `packed`, `take_over`, `assemble`, `parallel` | … and how it comes back into memory |
 //! | `limits` | every bound |
 
@@ -27,6 +28,7 @@ mod batch;
 mod cleanup;
 mod commit;
 mod desk;
+mod disk_space;
 mod ending;
 mod error;
 mod gather;
@@ -61,6 +63,7 @@ mod spill;
 mod take_over;
 mod waiting;
 mod witness;
+mod write_again;
 mod writer;
 
 use std::fmt;
@@ -189,6 +192,17 @@ impl EmbeddedStore {
         .await
     }
 
+    async fn enter_at_desk(
+        &self,
+        id: &SessionId,
+        entering: Entering,
+    ) -> Result<Entered, Failure<EnterRefused>> {
+        if !self.shared.disk_space.is_enough() {
+            return Err(Failure::Refused(EnterRefused::Paused));
+        }
+        self.ask(|reply| Request::Enter(id.clone(), entering, reply)).await
+    }
+
     /// Looks at a session as of its last commit.
     fn view<T>(
         &self,
@@ -256,6 +270,9 @@ impl Store for EmbeddedStore {
     }
 
     async fn create(&self, create: Create) -> Result<Record, Failure<CreateRefused>> {
+        if !self.shared.disk_space.is_enough() {
+            return Err(Failure::Refused(CreateRefused::Paused));
+        }
         self.ask(|reply| Request::Create(Box::new(create), reply)).await
     }
 
@@ -319,7 +336,7 @@ impl Store for EmbeddedStore {
         id: &SessionId,
         enter: Enter<Body>,
     ) -> Result<Entered, Failure<EnterRefused>> {
-        self.ask(|reply| Request::Enter(id.clone(), Entering { enter, early: None }, reply)).await
+        self.enter_at_desk(id, Entering { enter, early: None }).await
     }
 
     async fn enter_early(
@@ -328,8 +345,7 @@ impl Store for EmbeddedStore {
         enter: Enter<Body>,
         early: Early,
     ) -> Result<Entered, Failure<EnterRefused>> {
-        let entering = Entering { enter, early: Some(early) };
-        self.ask(|reply| Request::Enter(id.clone(), entering, reply)).await
+        self.enter_at_desk(id, Entering { enter, early: Some(early) }).await
     }
 
     async fn take_lease(
@@ -365,6 +381,10 @@ impl Store for EmbeddedStore {
         id: &SessionId,
         append: Append<Body>,
     ) -> Result<Appended, Failure<AppendRefused>> {
+        let brings_something = !append.events.is_empty() || append.snapshot.is_some();
+        if brings_something && !self.shared.disk_space.is_enough() {
+            return Err(Failure::Refused(AppendRefused::Paused));
+        }
         match self.desk.append(id, append) {
             Ok((outcome, durable)) => {
                 durable.await.map_err(|why| why.unwrap_or_else(|| self.shared.why_not()))?;
@@ -483,6 +503,9 @@ impl Store for EmbeddedStore {
         &self,
         restore: Restore<Body>,
     ) -> Result<Restoration, Failure<RestoreRefused>> {
+        if !self.shared.disk_space.is_enough() {
+            return Err(Failure::Refused(RestoreRefused::Paused));
+        }
         self.ask(|reply| Request::Restore(Box::new(restore), reply)).await
     }
 
@@ -516,11 +539,16 @@ impl Store for EmbeddedStore {
         Some(self.shared.accounts.of(principal))
     }
 
+    fn is_paused(&self) -> bool {
+        !self.shared.disk_space.is_enough()
+    }
+
     fn measurements(&self) -> Option<&Measurements> {
         Some(&self.shared.measurements)
     }
 
     async fn close(&self) -> Result<(), Unavailable> {
+        self.shared.wants_to_close();
         self.ask(Request::Close).await
     }
 }

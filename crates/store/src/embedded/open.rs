@@ -1,6 +1,7 @@
 //! Opening a store: from a directory to a running writer.
 
 use std::collections::VecDeque;
+use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use super::batch::Batch;
 use super::cleanup::Journal;
 use super::commit::Database;
 use super::desk::{Desk, Papers};
+use super::disk_space::DiskSpace;
 use super::error::{Damage, OpenError};
 use super::journal::{Header, Records};
 use super::limits;
@@ -31,6 +33,7 @@ use super::shared::Shared;
 use super::spill::Spill;
 use super::take_over::{TakeOver, Taken};
 use super::witness::{StoreId, Testimony, Witness};
+use super::write_again::write_again;
 use super::writer::Writer;
 use crate::account::{Bounds, Counted};
 use crate::contract::{Parked, Unavailable};
@@ -54,6 +57,9 @@ pub struct Options {
     /// How much memory the bodies of events, entries and snapshots may take in all. Beyond that they
     /// are read from the file when they are needed.
     pub memory_bytes: u64,
+    /// Free bytes of the disk below which nothing new is taken, but never more than a sixteenth of the
+    /// disk. Zero: as long as the disk takes it.
+    pub disk_reserve: u64,
     /// What becomes of the sessions that the last process left behind.
     pub recovery: Recovery,
     /// Where the names of new epochs come from.
@@ -64,7 +70,7 @@ impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { directory, bounds, max_buffered_bytes, audit_max, memory_bytes, .. } = self;
         let max_bytes_per_principal = &self.max_bytes_per_principal;
-        let Self { recovery, random: _, .. } = self;
+        let Self { disk_reserve, recovery, random: _, .. } = self;
         f.debug_struct("Options")
             .field("directory", directory)
             .field("bounds", bounds)
@@ -72,6 +78,7 @@ impl fmt::Debug for Options {
             .field("max_bytes_per_principal", max_bytes_per_principal)
             .field("audit_max", audit_max)
             .field("memory_bytes", memory_bytes)
+            .field("disk_reserve", disk_reserve)
             .field("recovery", recovery)
             .finish_non_exhaustive()
     }
@@ -127,7 +134,8 @@ pub(super) fn open(mut options: Options) -> Result<Opened, OpenError> {
     let identity = StoreIdentity::new(store);
     let max =
         Bounds { all: options.max_buffered_bytes, of_principal: options.max_bytes_per_principal };
-    let shared = Shared::new(identity, files.clone(), options.bounds, max);
+    let disk_space = DiskSpace::new(&files.directory, options.disk_reserve);
+    let shared = Shared::new(identity, files.clone(), options.bounds, max, disk_space);
     for Taken { about, counted, .. } in &sessions {
         shared.accounts.count(&about.principal, &about.id, Counted::default(), *counted);
         shared.measurements.holds(0, counted.held_bytes());
@@ -182,8 +190,12 @@ fn read_or_make(
     ledger: &Arc<Ledger>,
 ) -> Result<(Connection, Content, Option<Testimony>), OpenError> {
     let found = schema::look(files)?;
-    if found == Found::Nothing {
-        make(files, &mut options.random)?;
+    let of_io = |error| OpenError::of_io(error, &files.directory);
+    match found {
+        // What may not be durable must not be found next time.
+        Found::Nothing => make(files, &mut options.random)
+            .inspect_err(|_| drop(fs::remove_file(&files.database)))?,
+        Found::Database => write_again(&files.wal).map_err(of_io)?,
     }
     let db = schema::connect(&files.database).map_err(of_sqlite(files))?;
     schema::use_wal(&db).map_err(of_sqlite(files))?;

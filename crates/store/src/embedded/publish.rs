@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::batch::Aftermath;
-use super::commit::Commit;
+use super::commit::{Commit, Database};
 use super::error::Fault;
 use super::index::IndexChange;
 use super::waiting::Sleepers;
@@ -36,7 +36,8 @@ impl Writer {
         let aftermath = self.under_way.insert(aftermath);
         let (started, requests) = (Instant::now(), commit.requests);
         debug_assert_eq!(requests, aftermath.requests());
-        self.database.make(&mut commit)?;
+        self.until_it_works(|database| database.make(&mut commit))?;
+        self.until_it_works(|database| database.witness(commit.number))?;
         self.shared.measurements.committed(started.elapsed(), requests);
         self.untidy = commit.left_untidy;
         if let Some(mut aftermath) = self.under_way.take() {
@@ -47,6 +48,31 @@ impl Writer {
         self.desk.take()?.commit_is_done(commit);
         self.spill.keep_to_bound();
         self.database.checkpoint_if_due()
+    }
+
+    /// Tries again as long as there is no space or another program has the database locked. What was
+    /// applied stays applied and unseen, nobody is told anything, and nothing new is taken meanwhile.
+    fn until_it_works(
+        &mut self,
+        mut work: impl FnMut(&mut Database) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let mut since: Option<Instant> = None;
+        loop {
+            match work(&mut self.database) {
+                Err(fault) if fault.is_passing() => {
+                    let first = since.is_none();
+                    let waited = since.get_or_insert_with(Instant::now).elapsed();
+                    if !self.shared.tries_again(waited) {
+                        return Err(fault);
+                    }
+                    self.shared.wait_out(&fault, first, waited);
+                }
+                done => {
+                    self.shared.disk_space.stall(false);
+                    return done;
+                }
+            }
+        }
     }
 
     /// Lets readers see what was committed.

@@ -168,6 +168,11 @@ impl Queue {
         self.waiting.store(line.requests.len() + line.at_gate + closed, Ordering::Release);
     }
 
+    /// Whether it takes no request any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.lock().closed.is_some()
+    }
+
     /// Refuses every later request. Those in line are dropped, which tells their callers.
     pub(super) fn close(&self, why: &Unavailable) {
         let mut line = self.lock();

@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use rejoin_core::identity::StoreIdentity;
 use rejoin_core::limits::LogBounds;
 use tokio::sync::watch;
 
+use super::disk_space::DiskSpace;
+use super::error::Fault;
 use super::index::Index;
+use super::limits;
 use super::queue::Queue;
 use super::read::Readers;
 use super::schema::Files;
@@ -24,11 +28,14 @@ pub(super) struct Shared {
     pub(super) index: Index,
     pub(super) readers: Readers,
     pub(super) measurements: Measurements,
+    pub(super) disk_space: DiskSpace,
     /// What each out log keeps.
     pub(super) bounds: LogBounds,
     /// What principals hold, and may hold.
     pub(super) accounts: Accounts,
     closed: AtomicBool,
+    /// Somebody wants the store closed: a commit that can't be made is not tried for ever.
+    closing: AtomicBool,
     failure: watch::Sender<Option<Unavailable>>,
 }
 
@@ -39,9 +46,11 @@ impl Shared {
         files: Files,
         bounds: LogBounds,
         max: Bounds,
+        disk_space: DiskSpace,
     ) -> Arc<Self> {
         Arc::new(Self {
             identity,
+            disk_space,
             queue: Queue::default(),
             index: Index::default(),
             readers: Readers::new(&files.database),
@@ -49,6 +58,7 @@ impl Shared {
             bounds,
             accounts: Accounts::new(max),
             closed: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
             failure: watch::Sender::new(None),
             files,
         })
@@ -64,6 +74,29 @@ impl Shared {
             first
         });
         self.queue.close(why);
+    }
+
+    /// Somebody wants the store closed.
+    pub(super) fn wants_to_close(&self) {
+        self.closing.store(true, Ordering::Release);
+    }
+
+    /// Whether a commit that could not be made for so long is tried again.
+    pub(super) fn tries_again(&self, waited: Duration) -> bool {
+        let closing = self.closing.load(Ordering::Acquire) && waited >= limits::STALLED;
+        !closing && !self.queue.is_closed()
+    }
+
+    /// A commit can't be made for now: waits a moment, and sees to it that little more comes.
+    pub(super) fn wait_out(&self, fault: &Fault, first: bool, waited: Duration) {
+        if first {
+            let directory = self.files.directory.display();
+            tracing::warn!(%directory, error = %fault, "commit put off: will be tried again");
+        }
+        if fault.is_full() || waited >= limits::STALLED {
+            self.disk_space.stall(true);
+        }
+        std::thread::sleep(limits::TRY_AGAIN);
     }
 
     /// The store is closed: nothing is read any more either. Says what later calls are told.

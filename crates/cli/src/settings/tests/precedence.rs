@@ -18,6 +18,7 @@ const PROTOCOL_DEFAULTS: &[(&str, &str)] = &[
     ("buffer_bytes", r#""8MiB""#),
     ("buffer_retention", r#""1h""#),
     ("max_buffered_bytes", r#""1GiB""#), // ours
+    ("disk_reserve", r#""64MiB""#),      // ours
     ("audit_max", "100000"),             // ours
     ("drain_timeout", r#""30s""#),
     ("reconnect_backoff", "[1, 2, 4, 8, 16, 30, 60]"),
