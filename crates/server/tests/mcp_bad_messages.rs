@@ -225,7 +225,7 @@ async fn of_a_client_that_says_much_of_itself_its_record_has_the_beginning() {
     let fake = Fake::new();
     let web = fake.serve(Setup::open()).await;
     let mut hello = common::mcp::initialize(NEWEST);
-    hello["params"]["clientInfo"]["name"] = "n".repeat(1 << 20).into();
+    hello["params"]["clientInfo"]["name"] = "n".repeat(32 << 10).into();
     let mut stream = posting(web.post("/mcp"), &hello).stream().await;
     assert!(stream.answer(0).await["result"].is_object());
     let id = rejoin::core::SessionId::parse(stream.header("mcp-session-id").unwrap()).unwrap();
