@@ -240,9 +240,11 @@ async fn events_arrive_as_they_were_said_with_the_envelope_around_them() {
         for member in ["content", "more"] {
             assert_eq!(event.get(member), said.get(member), "{event}");
         }
-        if let Some(metadata) = said.get("metadata") {
-            assert_eq!(event["metadata"], *metadata);
-        }
+        let mut metadata = said.get("metadata").cloned().unwrap_or_else(|| json!({}));
+        metadata["in_seq"] = json!(1); // the server says which message the agent had in hand
+        metadata["message_id"] = event["metadata"]["message_id"].clone();
+        assert!(metadata["message_id"].is_string(), "{event}");
+        assert_eq!(event["metadata"], metadata);
     }
 }
 
