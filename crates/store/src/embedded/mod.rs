@@ -83,7 +83,7 @@ use rejoin_core::state::{
 use rejoin_core::{InSeq, Principal, Seq, SessionId, Term, Timestamp};
 use tokio::sync::oneshot;
 
-use self::desk::Desk;
+use self::desk::{AppliedAppend, Desk};
 pub use self::error::{Damage, OpenError};
 pub use self::open::{OpenReport, Options, Random};
 use self::piece::Piece;
@@ -142,6 +142,20 @@ impl EmbeddedStore {
         }
         // No answer: the writer has gone, and with it the request.
         answer.await.unwrap_or_else(|_| Err(self.shared.why_not().into()))
+    }
+
+    /// Applies an append at once, gives it back to be asked for, or takes it for good: the disk is nearly full.
+    #[expect(clippy::result_large_err, reason = "no error: it is asked for in another way then")]
+    fn begin_append(
+        &self,
+        id: &SessionId,
+        append: Append<Body>,
+    ) -> Result<AppliedAppend, Option<Append<Body>>> {
+        let brings_something = !append.events.is_empty() || append.snapshot.is_some();
+        if brings_something && !self.shared.disk_space.is_enough() {
+            return Err(None);
+        }
+        self.desk.append(id, append).map_err(Some)
     }
 
     /// Asks for a change of one session.
@@ -381,19 +395,16 @@ impl Store for EmbeddedStore {
         id: &SessionId,
         append: Append<Body>,
     ) -> Result<Appended, Failure<AppendRefused>> {
-        let brings_something = !append.events.is_empty() || append.snapshot.is_some();
-        if brings_something && !self.shared.disk_space.is_enough() {
-            return Err(Failure::Refused(AppendRefused::Paused));
-        }
-        match self.desk.append(id, append) {
+        match self.begin_append(id, append) {
             Ok((outcome, durable)) => {
                 durable.await.map_err(|why| why.unwrap_or_else(|| self.shared.why_not()))?;
                 outcome
             }
             // Less frequent, and large: every append's future would have room for it.
-            Err(append) => {
+            Err(Some(append)) => {
                 Box::pin(self.ask(|reply| Request::Append(id.clone(), append, reply))).await
             }
+            Err(None) => Err(Failure::Refused(AppendRefused::Paused)),
         }
     }
 

@@ -168,7 +168,7 @@ impl<'a, 'j> Rebuild<'a, 'j> {
         };
         let slot = Slot::with_packed(key, state, packed.map(Box::new));
         let mut session = slot.lock_packed();
-        session.row_sum = Some(row_sum);
+        session.row_sum.replace(row_sum);
         session.unnoted_from = unnoted_from;
         drop(session);
         (slot, bytes)

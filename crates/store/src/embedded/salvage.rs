@@ -67,7 +67,8 @@ impl Salvage<'_> {
         let mut new_epochs = 0;
         for Taken { key, slots: [slot, _], .. } in content.sessions {
             let session = &mut *slot.lock();
-            (session.row_sum, session.unnoted_from) = (None, None); // nothing is written of it yet
+            session.row_sum.take(); // nothing is written of it yet
+            session.unnoted_from = None;
             if lost && session.state.vitals.status == Status::Active {
                 begin_epoch(&mut session.state, random);
                 new_epochs += 1;

@@ -39,7 +39,7 @@ pub(super) struct Session {
     /// The name of its row and its logs.
     pub(super) key: Key,
     /// The checksum of its row, if it has one.
-    pub(super) row_sum: Option<u32>,
+    pub(super) row_sum: RowSum,
     /// The oldest journal row that says something about it which neither its own row nor a later note
     /// says. That row must not be deleted before a note was made.
     pub(super) unnoted_from: Option<NonZeroU64>,
@@ -66,6 +66,33 @@ pub(super) struct Session {
     uncommitted: (u32, u32),
     /// What readers see instead, if more than that was changed.
     aside: Option<Box<Aside>>,
+}
+
+/// The checksum of a session's row, if it has one. Five bytes where `Option<u32>` has eight, with no
+/// alignment of its own: there are many sessions, and this fits between their flags.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RowSum {
+    is_there: bool,
+    sum: [u8; 4],
+}
+
+impl RowSum {
+    pub(super) fn is_some(self) -> bool {
+        self.is_there
+    }
+
+    /// The row is gone; says what its checksum was.
+    pub(super) fn take(&mut self) -> Option<u32> {
+        let was = std::mem::take(self);
+        was.is_there.then(|| u32::from_le_bytes(was.sum))
+    }
+
+    /// The row has this checksum now; says what it was before.
+    pub(super) fn replace(&mut self, sum: u32) -> Option<u32> {
+        let was = self.take();
+        *self = Self { is_there: true, sum: sum.to_le_bytes() };
+        was
+    }
 }
 
 /// What a commit does with a session, besides writing the records of its logs.
@@ -142,7 +169,7 @@ impl Slot {
             state,
             packed,
             key,
-            row_sum: None,
+            row_sum: RowSum::default(),
             unnoted_from: None,
             touched: 0,
             in_line: false,
