@@ -99,7 +99,10 @@ impl Session {
         let Some(client) = self.attachments.get_mut(&attachment) else { return };
         let Some(last) = page.events.last().map(|event| event.seq) else {
             self.complete_replay(attachment);
-            return self.pump(attachment); // something may have come while the page was on its way
+            if page.record.head < self.record.head {
+                self.pump(attachment); // something came while the page was on its way
+            }
+            return;
         };
         client.reader.cursor = last;
         client.reader.busy = true;
