@@ -28,7 +28,7 @@ pub const MESSAGE_ID_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 /// Entries of the in log that may wait for the agent; beyond that the sender is told to wait.
 pub const WAITING_ENTRIES: usize = 1_000;
 
-/// Entries of the in log that are kept for readers once the agent has dealt with them.
+/// Covered entries of the in log that are kept for readers.
 pub const KEPT_ENTRIES: usize = 1_000;
 
 /// Reconnect tokens of one session that are good at the same time; the oldest goes.

@@ -43,7 +43,7 @@ pub struct Inbox<B> {
     kept: Option<Box<Kept<B>>>,
 }
 
-/// Entries that are dealt with, for readers.
+/// Covered entries, kept for readers.
 #[derive(Clone, Debug)]
 struct Kept<B> {
     bytes: usize,
@@ -100,7 +100,7 @@ impl<B> Inbox<B> {
         Self { head: last, bytes, entries: entries.into(), kept: None }
     }
 
-    /// Takes back an entry that is dealt with.
+    /// Restores a covered entry.
     pub fn keep(&mut self, in_seq: InSeq, entry: Entry<B>) {
         self.kept.get_or_insert_default().keep(in_seq, entry);
     }
@@ -139,7 +139,7 @@ impl<B> Inbox<B> {
         self.entries.iter().skip(skip).map(|(number, entry)| (*number, entry))
     }
 
-    /// Every entry after `in_seq`, dealt with or not, oldest first; and whether it is dealt with.
+    /// Every entry after `in_seq`, oldest first, and whether it is covered.
     pub fn all_after(&self, in_seq: InSeq) -> impl Iterator<Item = (InSeq, &Entry<B>, bool)> {
         let kept = self.kept.iter().flat_map(|kept| &kept.entries);
         let kept = kept.map(|(number, entry)| (*number, entry, true));
