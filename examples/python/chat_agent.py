@@ -16,18 +16,17 @@ GO_ON = "Your answer was cut off. Continue exactly where it ends; do not repeat 
 @agent
 async def chat(turn: Turn):
     messages = turn.state.setdefault("messages", [])
-    if "answer" not in turn.state:  # a new turn, not one that was cut short
+    if not turn.progress:  # a new turn, not one that was cut short
         messages.append({"role": "user", "content": turn.content})
-        turn.state["answer"] = ""
-    prefix = turn.state["answer"]
+    prefix = turn.progress.setdefault("answer", "")
     cut_off = [{"role": "assistant", "content": prefix}, {"role": "user", "content": GO_ON}]
     asked = messages + (cut_off if prefix else [])
     stream = await AsyncOpenAI().chat.completions.create(model=MODEL, messages=asked, stream=True)
     async for chunk in stream:
-        if piece := chunk.choices[0].delta.content:
-            turn.state["answer"] += piece
+        if chunk.choices and (piece := chunk.choices[0].delta.content):
+            turn.progress["answer"] += piece
             yield piece
-    answer = turn.state.pop("answer")
+    answer = turn.progress["answer"]
     messages.append({"role": "assistant", "content": answer})
     yield Emit("agent.final_answer", answer)
 

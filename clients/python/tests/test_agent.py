@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import hashlib
 import hmac
-import os
-import random
-import signal
+import json
 import sys
-import time
 from pathlib import Path
 
 import pytest
-from fake_llm import ANSWER, fake_llm
 from support import Server, events_until
 
-from rejoin_client import Event, Session
+from rejoin_client import Session
 from rejoin_client.agent import asgi
-from rejoin_client.agent.turn import Emit, Turn, run_turn
-
-EXAMPLES = Path(__file__).resolve().parents[3] / "examples/python"
-KILLS = 10
+from rejoin_client.agent.turn import Emit, Turn, cancelled, encode, run_turn, turn_of
 
 
 def run(test) -> None:
@@ -94,6 +88,92 @@ def test_exception_ends_the_turn_with_a_failure() -> None:
     assert lines[-1]["in_seq"] == 7
 
 
+async def saying(turn: Turn):
+    """Says three pieces; its progress is what it has said."""
+    for piece in "abc"[len(turn.progress.get("said", "")) :]:
+        turn.progress["said"] = turn.progress.get("said", "") + piece
+        yield piece
+
+
+def entry(in_seq: int) -> dict:
+    return {"in_seq": in_seq, "message_id": "m", "content": "Hello"}
+
+
+def test_progress_is_there_when_the_turn_runs_again_and_in_no_other_turn() -> None:
+    lines = asyncio.run(lines_of(saying))
+    assert "_turn" in lines[1]["state"]
+    assert lines[2]["state"] == {}, "the end of the turn drops it"
+    again = turn_of(entry(7), "sess_one", lines[1]["state"])
+    assert again.progress == {"said": "ab"}
+    assert again.state == {}
+    assert turn_of(entry(8), "sess_one", lines[1]["state"]).progress == {}
+
+
+def test_failed_and_cancelled_turns_leave_no_progress_and_no_state_that_was_not_stored() -> None:
+    async def agent(turn: Turn):
+        turn.progress["said"] = "a"
+        turn.state["kept"] = True
+        yield "a"
+        turn.state["lost"] = True
+        raise ValueError("no")
+
+    lines = asyncio.run(lines_of(agent))
+    assert lines[-1]["event"] == "agent.failed"
+    assert lines[-1]["state"] == {"kept": True}
+    assert cancelled(8, lines[0]["state"])["state"] == {"kept": True}
+    assert "state" not in cancelled(8, {"kept": True})
+
+
+@pytest.mark.parametrize("content", [float("nan"), {1, 2}, {"a": object()}])
+def test_content_that_is_no_json_fails_its_turn(content: object) -> None:
+    async def agent(turn: Turn):
+        yield Emit("agent.said", content)
+
+    assert [line["event"] for line in asyncio.run(lines_of(agent))] == ["agent.failed"]
+
+
+@pytest.mark.parametrize(
+    "name", ["", "a b", "session.state", "user.message", "system.x", "agent.error", "é", "x" * 129]
+)
+def test_event_name_that_the_server_does_not_take_is_an_error(name: str) -> None:
+    with pytest.raises(ValueError, match="event"):
+        Emit(name)
+
+
+def test_half_a_surrogate_pair_does_not_end_the_agent() -> None:
+    assert json.loads(encode({"event": "agent.said", "content": "a\ud83d"}))["content"] == "a?"
+
+
+def test_whole_turn_runs_in_one_task_and_one_context() -> None:
+    variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable")
+    tasks = set()
+    ended = []
+
+    async def agent(turn: Turn):
+        token = variable.set("set")
+        try:
+            for piece in "abc":
+                tasks.add(asyncio.current_task())
+                yield piece
+                await asyncio.sleep(0.01)
+        finally:
+            variable.reset(token)  # fails in another context
+            ended.append(asyncio.current_task())
+
+    async def cut_short() -> None:
+        lines = run_turn(agent, turn({}))
+        await lines.__anext__()
+        await lines.aclose()
+
+    lines = asyncio.run(lines_of(agent))
+    assert lines[-1]["event"] != "agent.failed"
+    assert tasks == set(ended)
+    tasks.clear()
+    ended.clear()
+    asyncio.run(cut_short())
+    assert tasks == set(ended), "a turn that is cut short ends in its task too"
+
+
 CANCEL_AGENT = """
 import asyncio
 from rejoin_client import agent
@@ -126,70 +206,6 @@ def test_cancel_stops_the_turn_under_way_and_the_next_message_runs(tmp_path: Pat
             assert events[-1].content == "turn 2 done"
 
     run(test())
-
-
-def agents_of(server: int) -> list[int]:
-    """The processes below the server that run the chat agent."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            is_agent = entry.name.isdigit() and b"chat_agent.py" in (entry / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if is_agent and int(entry.name) != server and is_below(int(entry.name), server):
-            found.append(int(entry.name))
-    return found
-
-
-def is_below(process: int, ancestor: int) -> bool:
-    while process > 1:
-        if process == ancestor:
-            return True
-        try:
-            process = int((Path("/proc") / str(process) / "stat").read_text().rsplit(") ", 1)[1].split()[1])
-        except (OSError, ValueError):
-            return False
-    return False
-
-
-def test_chat_agent_killed_ten_times_says_its_whole_answer_once(tmp_path: Path) -> None:
-    async def test() -> None:
-        chance = random.Random(int(os.environ.get("REJOIN_SEED", time.time_ns())))
-        async with fake_llm() as base_url:
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setenv("OPENAI_BASE_URL", base_url)
-                patch.setenv("OPENAI_API_KEY", "none")
-                command = f"exec {sys.executable} {EXAMPLES / 'chat_agent.py'}"
-                async with Server(tmp_path, "--agent", command) as server, Session(server.url) as session:
-                    await session.send("Tell me a story")
-                    assert await said_while_killing(session, server, chance) == ANSWER
-
-    run(test())
-
-
-async def said_while_killing(session: Session, server: Server, chance: random.Random) -> str:
-    """What the agent said; it is killed now and then, the server included."""
-    said, kills, next_kill = "", 0, 3
-    async for item in session:
-        assert isinstance(item, Event), item
-        if item.name == "agent.final_answer":
-            assert item.content == said
-            assert kills == KILLS
-            return said
-        assert item.name == "agent.answer_delta", item
-        said += item.content
-        if kills < KILLS and item.seq >= next_kill:
-            kills += 1
-            next_kill = item.seq + chance.randint(1, 9)
-            await asyncio.sleep(chance.random() * 0.05)
-            if kills % 3 == 0:
-                await server.restart()
-            else:
-                while not (agents := agents_of(server.pid)):
-                    await asyncio.sleep(0.01)  # the last one was killed just now
-                for process in agents:
-                    os.kill(process, signal.SIGKILL)
-    raise AssertionError("the session stopped")
 
 
 def test_signature_is_checked() -> None:

@@ -3,7 +3,7 @@
 A client for Rejoin that comes back by itself, :class:`Session`, and a helper to write agents, :func:`agent`.
 """
 
-from .agent import Agent, Emit, Turn, agent
+from .agent import Agent, Emit, Turn, Yielded, agent
 from .base import MachineOptions
 from .errors import SessionError
 from .incoming import AgentState, Event, Incoming
@@ -49,5 +49,6 @@ __all__ = [
     "Status",
     "Stopped",
     "Turn",
+    "Yielded",
     "agent",
 ]

@@ -14,7 +14,7 @@ import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from .turn import AgentFunction, Line, Turn, cancelled, run_turn, state_of
+from .turn import AgentFunction, Line, cancelled, encode, run_turn, state_of, turn_of
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -23,6 +23,10 @@ AsgiApp = Callable[[Message, Receive, SendMessage], Awaitable[None]]
 
 #: The largest request that is read.
 _MAX_REQUEST_BYTES = 64 * 1024 * 1024
+
+#: What an entry has. A cancellation has no content.
+_MEMBERS = ("session_id", "event", "in_seq", "message_id", "content", "state")
+_OPTIONAL = ("message_id", "content", "state")
 
 #: How old a signature may be.
 _SIGNATURE_AGE_S = 300
@@ -43,8 +47,10 @@ def asgi_app(function: AgentFunction, secret: str | None) -> AsgiApp:
             await _answer(send, 413, "the request is too large")
         elif secret is not None and not is_signed(_header(scope, b"rejoin-signature"), body, secret, time.time()):
             await _answer(send, 401, "the request is not signed with the agent's secret")
+        elif (entry := _entry(body)) is None:
+            await _answer(send, 400, "this is no message of Rejoin's")
         else:
-            await _serve(function, json.loads(body), receive, send)
+            await _serve(function, entry, receive, send)
 
     return app
 
@@ -68,20 +74,22 @@ async def _serve(function: AgentFunction, entry: Message, receive: Receive, send
 
 async def _write_lines(function: AgentFunction, entry: Message, send: SendMessage) -> None:
     async def write(line: Line) -> None:
-        body = json.dumps(line, ensure_ascii=False).encode() + b"\n"
-        await send({"type": "http.response.body", "body": body, "more_body": True})
+        await send({"type": "http.response.body", "body": encode(line), "more_body": True})
 
+    stored = state_of(entry["state"])
     if entry["event"] == "user.cancel":
-        return await write(cancelled(entry["in_seq"]))
-    turn = Turn(
-        content=entry["content"],
-        message_id=entry["message_id"],
-        in_seq=entry["in_seq"],
-        session_id=entry["session_id"],
-        state=state_of(entry.get("state")),
-    )
-    async for line in run_turn(function, turn):
+        return await write(cancelled(entry["in_seq"], stored))
+    async for line in run_turn(function, turn_of(entry, entry["session_id"], stored)):
         await write(line)
+
+
+def _entry(body: bytes) -> dict[str, Any] | None:
+    """What Rejoin posts, with every member; nothing if it is something else."""
+    try:
+        told: Any = json.loads(body)
+        return {member: told.get(member) if member in _OPTIONAL else told[member] for member in _MEMBERS}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
 
 
 async def _hang_up(receive: Receive) -> None:
@@ -90,14 +98,14 @@ async def _hang_up(receive: Receive) -> None:
 
 
 async def _body(receive: Receive) -> bytes | None:
-    body: bytes = b""
+    body = bytearray()
     while True:
         message = await receive()
-        body += bytes(message.get("body", b""))
+        body += message.get("body", b"")
         if len(body) > _MAX_REQUEST_BYTES:
             return None
         if message["type"] == "http.disconnect" or not message.get("more_body", False):
-            return body
+            return bytes(body)
 
 
 async def _answer(send: SendMessage, status: int, sentence: str) -> None:

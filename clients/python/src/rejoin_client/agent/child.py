@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from .turn import AgentFunction, Line, Turn, cancelled, run_turn, state_of
+from .turn import AgentFunction, Line, Turn, cancelled, encode, run_turn, state_of, turn_of
 
 #: The longest line that is read.
 _MAX_LINE_BYTES = 64 * 1024 * 1024
@@ -17,6 +17,8 @@ _MAX_LINE_BYTES = 64 * 1024 * 1024
 
 def run(function: AgentFunction) -> None:
     """Serves one session until standard input ends."""
+    if sys.stdin.isatty():
+        print(f"This is an agent. Start it with: rejoin --agent 'python {sys.argv[0]}'", file=sys.stderr)
     asyncio.run(_serve(function))
 
 
@@ -33,21 +35,26 @@ class ChildAgent:
         self._reader = reader
         self._writer = writer
         self._session_id = ""
-        self._state: dict[str, Any] = {}
+        #: The state as the server has it once it has read every line: each turn begins with it.
+        self._stored: dict[str, Any] = {}
         self._queue: asyncio.Queue[Mapping[str, Any]] = asyncio.Queue()
         self._turn: asyncio.Task[None] | None = None
         #: The cancellation that stops the turn under way and every message before it.
         self._cancel_up_to = 0
 
     async def serve(self) -> None:
-        """Serves until the input ends."""
-        worker = asyncio.create_task(self._work())
-        try:
-            while line := await self._reader.readline():
-                self._on_line(json.loads(line))
-        finally:
-            worker.cancel()
-            await asyncio.gather(worker, return_exceptions=True)
+        """Serves until the input ends. If the worker fails the process ends, so that the server starts another."""
+        tasks = [asyncio.create_task(self._work()), asyncio.create_task(self._read())]
+        done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in pending:
+            task.cancel()
+        await asyncio.gather(*pending, return_exceptions=True)
+        for task in done:
+            task.result()
+
+    async def _read(self) -> None:
+        while line := await self._reader.readline():
+            self._on_line(json.loads(line))
 
     def _on_line(self, told: Mapping[str, Any]) -> None:
         event = told.get("event")
@@ -64,18 +71,18 @@ class ChildAgent:
             if told["event"] == "session.start":
                 await self._start(told["content"])
             elif told["event"] == "user.cancel":
-                await self._write(cancelled(told["in_seq"]))
+                await self._write(cancelled(told["in_seq"], self._stored))
             elif told["in_seq"] > self._cancel_up_to:
                 await self._run_turn(told)
 
     async def _start(self, content: Mapping[str, Any]) -> None:
         self._session_id = content["session_id"]
-        self._state = state_of(content.get("state"))
+        self._stored = state_of(content.get("state"))
         # Says that this agent names the entries it covers; it covers none by this.
         await self._write({"event": "session.state", "content": content.get("state"), "in_seq": 0})
 
     async def _run_turn(self, told: Mapping[str, Any]) -> None:
-        turn = Turn(told["content"], told["message_id"], told["in_seq"], self._session_id, self._state)
+        turn = turn_of(told, self._session_id, self._stored)
         self._turn = asyncio.create_task(self._write_lines(turn))
         try:
             await self._turn
@@ -87,10 +94,13 @@ class ChildAgent:
 
     async def _write_lines(self, turn: Turn) -> None:
         async for line in run_turn(self._function, turn):
+            self._stored = line.get("state", self._stored)
+            if line["event"] == "session.state":
+                self._stored = line["content"]
             await self._write(line)
 
     async def _write(self, line: Line) -> None:
-        self._writer.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
+        self._writer.write(encode(line))
         await self._writer.drain()
 
 

@@ -10,12 +10,17 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from .names import check_event_name
+
 #: How long the runner waits to see whether an event was the last of its turn. The last one carries the final state, so
 #: that both are stored in one commit.
 _LOOK_AHEAD_S = 0.005
 
 #: The name of an event that was yielded as a plain string.
 TEXT_EVENT = "agent.answer_delta"
+
+#: Where the stored state keeps the progress of the turn under way.
+_TURN = "_turn"
 
 
 @dataclass
@@ -25,12 +30,16 @@ class Turn:
     content: Any
     """What the client sent."""
     message_id: str
+    """The id that its client gave it, or the server."""
     in_seq: int
     """The message's number in the in log."""
     session_id: str
     state: dict[str, Any]
-    """The agent's memory. Change it freely: it is saved with every event you yield, in one commit with that event. A
-    turn that was cut short by a crash runs again, with the state as of the last event that was stored."""
+    """The agent's memory, any JSON. Change it freely: it is saved with every event you yield, in one commit with that
+    event. A turn that was cut short by a crash runs again, with the state as of the last event that was stored."""
+    progress: dict[str, Any] = field(default_factory=dict[str, Any])
+    """What this turn has done so far: saved like the state, empty when a turn begins, there again when the turn runs
+    again after a crash, and dropped when the turn ends, is cancelled or fails."""
 
 
 @dataclass(frozen=True)
@@ -41,15 +50,26 @@ class Emit:
     content: Any = None
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
+    def __post_init__(self) -> None:
+        check_event_name(self.event)
+
 
 #: What an agent may yield.
 Yielded = str | Emit
 
 #: An agent: an async generator function that runs one turn.
-AgentFunction = Callable[[Turn], AsyncGenerator[Yielded, None]]
+AgentFunction = Callable[[Turn], AsyncIterator[Yielded]]
 
 #: One line to the server, as JSON.
 Line = dict[str, Any]
+
+
+def turn_of(entry: Mapping[str, Any], session_id: str, stored: Mapping[str, Any]) -> Turn:
+    """The turn that an entry begins, or begins again."""
+    state: dict[str, Any] = json.loads(_dumps(stored))  # a copy: what is not stored yet can be lost
+    under_way: dict[str, Any] = state.pop(_TURN, {})
+    progress: dict[str, Any] = under_way["progress"] if under_way.get("in_seq") == entry["in_seq"] else {}
+    return Turn(entry.get("content"), entry.get("message_id") or "", entry["in_seq"], session_id, state, progress)
 
 
 async def run_turn(function: AgentFunction, turn: Turn) -> AsyncIterator[Line]:
@@ -57,15 +77,16 @@ async def run_turn(function: AgentFunction, turn: Turn) -> AsyncIterator[Line]:
 
     An exception of the agent ends the turn with `agent.failed`: the same message would probably fail again.
     """
-    saved = _snapshot(turn.state)
+    saved = _snapshot(turn)
     covered = False
     items = _Ahead(function(turn))
     try:
         async for item in items:
-            state = _snapshot(turn.state)  # before the agent runs on: what it does next belongs to the next event
+            state = _snapshot(turn)  # before the agent runs on: what it does next belongs to the next event
             covered = await items.is_last()
             if covered:
-                state = _snapshot(turn.state)
+                turn.progress = {}
+                state = _snapshot(turn)
             line = _line(item)
             if state != saved:
                 line["state"] = json.loads(state)
@@ -73,24 +94,31 @@ async def run_turn(function: AgentFunction, turn: Turn) -> AsyncIterator[Line]:
             if covered:
                 line["in_seq"] = turn.in_seq
             yield line
+        if not covered:
+            saved = _dumps(turn.state)
     except Exception as error:
         traceback.print_exc(file=sys.stderr)
         covered = True
-        yield _failure(error, turn.in_seq)
+        yield {**_failure(error, turn.in_seq), **_without_progress(json.loads(saved))}
     finally:
         await items.close()
     if not covered:
-        yield {"event": "session.state", "content": turn.state, "in_seq": turn.in_seq}
+        yield {"event": "session.state", "content": json.loads(saved), "in_seq": turn.in_seq}
 
 
 class _Ahead:
-    """Iterates over an async generator and can tell whether the item in hand was the last."""
+    """Iterates over an async generator and can tell whether the item in hand was the last.
+
+    All of the generator runs in one task: cancel scopes, time-outs and context variables, which libraries hold open
+    across a `yield`, belong to the task that they were entered in.
+    """
 
     _END = object()
 
-    def __init__(self, items: AsyncGenerator[Yielded, None]) -> None:
-        self._items = items
-        self._next: asyncio.Task[Any] | None = None
+    def __init__(self, items: AsyncIterator[Yielded]) -> None:
+        self._wanted: asyncio.Queue[asyncio.Future[Any]] = asyncio.Queue()
+        self._next: asyncio.Future[Any] | None = None
+        self._task = asyncio.create_task(self._run(items))
 
     def __aiter__(self) -> _Ahead:
         return self
@@ -109,27 +137,51 @@ class _Ahead:
         await asyncio.wait({step}, timeout=_LOOK_AHEAD_S)
         return step.done() and step.exception() is None and step.result() is self._END
 
-    def _step(self) -> asyncio.Task[Any]:
+    def _step(self) -> asyncio.Future[Any]:
         if self._next is None:
-            self._next = asyncio.create_task(self._advance())
+            self._next = asyncio.get_running_loop().create_future()
+            self._wanted.put_nowait(self._next)
         return self._next
 
-    async def _advance(self) -> Any:
+    async def _run(self, items: AsyncIterator[Yielded]) -> None:
+        """Makes one step of the generator whenever one is wanted, and ends it where it is when it is cancelled."""
         try:
-            return await self._items.__anext__()
-        except StopAsyncIteration:
-            return self._END
+            while True:
+                step = await self._wanted.get()
+                try:
+                    step.set_result(await items.__anext__())
+                except StopAsyncIteration:
+                    return step.set_result(self._END)
+                except Exception as error:
+                    return step.set_exception(error)
+                except BaseException:
+                    step.cancel()
+                    raise
+        finally:
+            if isinstance(items, AsyncGenerator):
+                await items.aclose()
 
     async def close(self) -> None:
         """Ends the generator where it is; its `finally` blocks run."""
-        if self._next and not self._next.done():
-            self._next.cancel()
-            await asyncio.gather(self._next, return_exceptions=True)
-        await self._items.aclose()
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        if self._next and self._next.done() and not self._next.cancelled():
+            self._next.exception()  # an error that nobody asked for
 
 
-def _snapshot(state: Mapping[str, Any]) -> str:
-    return json.dumps(state, sort_keys=True)
+def _snapshot(turn: Turn) -> str:
+    if not turn.progress:
+        return _dumps(turn.state)
+    return _dumps({**turn.state, _TURN: {"in_seq": turn.in_seq, "progress": turn.progress}})
+
+
+def _dumps(value: object) -> str:
+    return json.dumps(value, sort_keys=True, allow_nan=False)
+
+
+def _without_progress(stored: Mapping[str, Any]) -> Line:
+    """The member that drops a turn's progress from the stored state, if it has any."""
+    return {"state": {key: value for key, value in stored.items() if key != _TURN}} if _TURN in stored else {}
 
 
 def _line(item: Yielded) -> Line:
@@ -138,6 +190,7 @@ def _line(item: Yielded) -> Line:
     line: Line = {"event": item.event, "content": item.content}
     if item.metadata:
         line["metadata"] = dict(item.metadata)
+    _dumps(line)  # what is no JSON fails in the agent's turn, not in the transport
     return line
 
 
@@ -155,6 +208,12 @@ def state_of(stored: Any) -> dict[str, Any]:
     return cast(dict[str, Any], stored) if isinstance(stored, dict) else {}
 
 
-def cancelled(in_seq: int) -> Line:
+def cancelled(in_seq: int, stored: Mapping[str, Any]) -> Line:
     """The line that answers a cancellation, and covers everything before it."""
-    return {"event": "agent.cancelled", "content": "Cancelled", "in_seq": in_seq}
+    line: Line = {"event": "agent.cancelled", "content": "Cancelled", "in_seq": in_seq}
+    return {**line, **_without_progress(stored)}
+
+
+def encode(line: Line) -> bytes:
+    """The line's bytes. Half a surrogate pair, which a model may stream, has none: it becomes a question mark."""
+    return json.dumps(line, ensure_ascii=False).encode("utf-8", "replace") + b"\n"

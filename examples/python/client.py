@@ -1,0 +1,36 @@
+"""Asks the agent of a Rejoin server a question and prints its answer as it comes.
+
+pip install rejoin-client
+python client.py "How are you?"
+
+Stop it in the middle and start it again without a question: the rest of the answer comes, and nothing of it twice.
+"""
+
+import asyncio
+import os
+import sys
+
+from rejoin_client import Event, FileKeep, Gap, Session, Status
+
+SERVER = os.environ.get("SERVER", "ws://127.0.0.1:8181/ws")
+
+
+def show(status: Status) -> None:
+    print(f"[{type(status).__name__}]", file=sys.stderr)
+
+
+async def main(question: str) -> None:
+    async with Session(SERVER, keep=FileKeep("session.json"), on_status=show) as session:
+        if question:
+            await session.send(question)
+        async for incoming in session:
+            if isinstance(incoming, Gap):
+                print("\n(some of it is gone)")
+            elif isinstance(incoming, Event) and incoming.name == "agent.answer_delta":
+                print(incoming.content, end="", flush=True)
+            elif isinstance(incoming, Event) and incoming.name in ("agent.final_answer", "agent.failed"):
+                print(f"\n{incoming.content}")
+                break
+
+
+asyncio.run(main(" ".join(sys.argv[1:])))
