@@ -1,0 +1,3 @@
+from rejoin_server import main
+
+main()
