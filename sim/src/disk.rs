@@ -53,6 +53,8 @@ pub(crate) enum Reply {
 pub(crate) struct Disk {
     pub(crate) sessions: BTreeMap<SessionId, SessionState<Body>>,
     queue: VecDeque<(SessionId, Write)>,
+    /// Sessions whose readers are to be told that there is something new: an ack is nothing to them.
+    pub(crate) changed: Vec<SessionId>,
 }
 
 impl Disk {
@@ -92,6 +94,9 @@ impl Disk {
     ) -> Option<(SessionId, Reply)> {
         let (id, write) = self.queue.pop_front()?;
         let before = self.sessions.get(&id).map(SessionState::record);
+        if !matches!(write, Write::Ack(_) | Write::Keep(_)) {
+            self.changed.push(id.clone());
+        }
         let reply = self.apply(&id, write, now, judge);
         if let Some(session) = self.sessions.get_mut(&id) {
             judge.changed(before.as_ref(), session);
@@ -114,7 +119,7 @@ impl Disk {
         let day = Duration::from_secs(24 * 60 * 60);
         for session in self.sessions.values_mut() {
             if session.record().is_active() {
-                session.recover(&Recovery { now, keep_for: day, longest: day });
+                session.recover(&Recovery { now, keep_for: day, longest: day }, None);
             }
         }
     }

@@ -10,11 +10,11 @@
 //! |---|---|
 //! | `random.rs` | chance, from a seed |
 //! | `disk.rs` | the store: a queue of writes, of which a crash loses a suffix |
-//! | `server/` | a server process: the session machines, the agents, the connections |
+//! | `server/` | a server process: the session machines, the agents, the connections, and in half of the processes the clients' own readers |
 //! | `client.rs` | an application with the client's brain |
 //! | `judge.rs` | the promises |
 //! | `villain.rs` | everybody who tries what must not work |
-//! | `world.rs` | who acts next |
+//! | `world.rs`, `world/` | who acts next, and how a run ends |
 
 mod client;
 mod disk;

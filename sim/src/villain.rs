@@ -2,20 +2,21 @@
 //! replaced, clean-ups that come too late, thieves of tokens and forgers of states. They try on a
 //! copy, so that only the judge notices them.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rejoin_core::client::Secret;
 use rejoin_core::keys::KeyRing;
 use rejoin_core::log::Weight;
 use rejoin_core::page::Body;
-use rejoin_core::record::{Ending, Transport};
+use rejoin_core::record::{About, Ending, Kind, Record, Transport};
 use rejoin_core::seal;
 use rejoin_core::state::{
-    Ack, Append, Attach, Detach, End, Enter, NewEvent, NewToken, Renew, SessionState, Takeover,
-    TokenUse,
+    self, Ack, Append, Attach, Create, Detach, End, Enter, NewEvent, NewSnapshot, NewToken, Origin,
+    Renew, Restore, Restored, Room, SessionState, Takeover, TokenUse,
 };
 use rejoin_core::token::TokenHash;
-use rejoin_core::{Principal, Timestamp};
+use rejoin_core::{Epoch, LogId, Principal, SessionId, Timestamp};
 
 use crate::judge::Judge;
 use crate::random::Random;
@@ -169,6 +170,74 @@ pub(crate) fn forge_state(
             let opened = seal::open(keys, text, owner, too_late, 4096);
             judge.refused("P8: an expired state was opened", opened.is_ok());
         }
+    }
+}
+
+/// Brings a state that names a session and was taken of another one: another principal's, of another kind, one that had
+/// the id before, or one of another store.
+pub(crate) fn restore_another(
+    sessions: &BTreeMap<SessionId, SessionState<Body>>,
+    named: &SessionId,
+    random: &mut Random,
+    now: Timestamp,
+    judge: &mut Judge,
+) {
+    let mut copy = sessions.clone();
+    let before = copy[named].record();
+    let mut restore = restore_of(&before, random, now);
+    let sealed = |created_at, in_this_store, random: &mut Random| Origin::Sealed {
+        created_at,
+        in_this_store,
+        stand_in: SessionId::from_random(random.bytes()),
+    };
+    let created_at = before.about.created_at;
+    if random.one_in(2) {
+        restore.origin = sealed(created_at, true, random);
+    }
+    match random.below(5) {
+        0 => restore.create.about.principal = Principal::new("villain"),
+        1 => restore.create.about.kind = Kind::Mcp,
+        2 => {
+            let earlier = Timestamp::from_millis(created_at.as_millis().wrapping_sub(1));
+            restore.origin = sealed(earlier, true, random);
+        }
+        3 if before.is_active() => restore.origin = sealed(created_at, false, random),
+        _ => {
+            restore.origin = sealed(created_at, false, random);
+            restore.epoch = Epoch::from_random(random.bytes());
+        }
+    }
+    let restored = state::restore(restore, &mut copy);
+    let joined = matches!(restored, Ok(Restored::Joined(_)));
+    let changed = copy[named].record() != before;
+    judge.refused("P6: a state of another session led to this one", joined || changed);
+}
+
+/// What the owner of a session would ask for with a good state of it.
+fn restore_of(record: &Record, random: &mut Random, now: Timestamp) -> Restore<Body> {
+    let id = SessionId::from_random(random.bytes());
+    let create = Create {
+        about: About { id, ..(*record.about).clone() },
+        log: LogId::from_random(random.bytes()),
+        epoch: Epoch::from_random(random.bytes()),
+        keep_for: Duration::from_secs(60),
+        room: Room::UNLIMITED,
+    };
+    Restore {
+        from: record.id().clone(),
+        origin: Origin::Unsaid,
+        create,
+        epoch: record.epoch.clone(),
+        seq: record.head,
+        in_seq: record.covered,
+        taken_at: now,
+        state: NewSnapshot { size: 2, body: Body::from(&b"{}"[..]) },
+        last_seq: None,
+        takeover: Takeover::Replace,
+        remember_for: Duration::from_secs(60),
+        only_at: None,
+        attempt: None,
+        now,
     }
 }
 

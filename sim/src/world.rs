@@ -14,6 +14,8 @@ use crate::random::Random;
 use crate::server::{Around, Down, Server, keys};
 use crate::villain;
 
+mod rest;
+
 /// Everything there is.
 pub struct World {
     random: Random,
@@ -72,22 +74,6 @@ impl World {
         }
     }
 
-    /// All faults stop; everything comes to rest; everybody has everything.
-    pub fn come_to_rest(&mut self) {
-        self.start_server();
-        for round in 0..4000 {
-            self.flush();
-            if self.is_at_rest() {
-                self.flush(); // what was said last is still to be delivered
-                break;
-            }
-            assert!(round < 3999, "P11: the world does not come to rest");
-            self.now = self.now + Duration::from_millis(500);
-            self.time_passes();
-        }
-        self.check_everything();
-    }
-
     /// What happened.
     pub fn counts(&self) -> Counts {
         self.judge.counts
@@ -104,7 +90,8 @@ impl World {
         match choice {
             0..=19 => self.commit(),
             20..=37 => self.frame_to_server(),
-            38..=57 => self.frame_to_client(),
+            38..=47 => self.reader_moves(),
+            48..=57 => self.frame_to_client(),
             58..=72 => self.agent_speaks(),
             73..=80 => self.app_speaks(),
             81..=86 => {
@@ -136,7 +123,7 @@ impl World {
             }
             1 if self.server.is_none() => self.lose_tail(),
             2 => self.end_session(),
-            4..=6 => self.mangle_frame(),
+            4..=11 => self.mangle_frame(),
             3 => self.request_state(),
             _ => {}
         }
@@ -181,6 +168,9 @@ impl World {
         let Some((id, reply)) = self.disk.commit_one(self.now, &mut self.judge) else { return };
         let (server, mut around) = self.around();
         if let Some(server) = server {
+            for changed in std::mem::take(&mut around.disk.changed) {
+                server.session_changed(&changed);
+            }
             server.replied(&id, reply, &mut around);
         }
     }
@@ -242,6 +232,17 @@ impl World {
                 }
                 false
             }
+        }
+    }
+
+    /// Something that is on its way to a client's reader arrives, if it has one.
+    fn reader_moves(&mut self) {
+        let connected: Vec<u64> = self.connections.values().copied().collect();
+        let Some(connection) = pick(&connected, &mut self.random) else { return };
+        let (server, mut around) = self.around();
+        let moved = server.is_some_and(|server| server.reader_moves(connection, &mut around));
+        if !moved {
+            self.frame_to_client();
         }
     }
 
@@ -333,6 +334,8 @@ impl World {
         let Some(id) = pick(&ids, &mut self.random) else { return };
         let session = &self.disk.sessions[&id];
         villain::try_session(session, &mut self.random, self.now, &mut self.judge);
+        let sessions = &self.disk.sessions;
+        villain::restore_another(sessions, &id, &mut self.random, self.now, &mut self.judge);
         if let Some(token) = pick(&self.shown, &mut self.random) {
             villain::replay_token(session, &token, &mut self.random, self.now, &mut self.judge);
         }
@@ -447,53 +450,6 @@ impl World {
         server.open(self.last_connection, self.apps[app].principal.clone());
         self.connections.insert(app, self.last_connection);
         self.apps[app].happened(Input::Opened, now, &mut self.judge);
-    }
-
-    /// Everything that is on its way arrives, in no particular order.
-    fn flush(&mut self) {
-        for _ in 0..50 {
-            for _ in 0..20 {
-                self.commit();
-            }
-            for connection in self.up.keys().copied().collect::<Vec<_>>() {
-                self.deliver_up(connection);
-            }
-            for app in 0..self.apps.len() {
-                while self.deliver_down(app) {}
-            }
-            for _ in 0..self.apps.len() {
-                self.agent_speaks();
-            }
-        }
-    }
-
-    fn is_at_rest(&self) -> bool {
-        let no_work =
-            |record: &rejoin_core::record::Record| !record.is_active() || !record.has_work();
-        let sessions = self.disk.sessions.values().all(|session| no_work(&session.record()));
-        let answered = self.apps.iter().all(|app| app.stopped || !app.waits_for_answers());
-        let connected = (0..self.apps.len())
-            .all(|app| self.apps[app].stopped || self.connections.contains_key(&app));
-        let up = self.up.values().all(VecDeque::is_empty);
-        sessions && answered && connected && up && self.disk.is_calm()
-    }
-
-    fn check_everything(&mut self) {
-        for (number, app) in self.apps.iter().enumerate() {
-            let Some(server) = &self.server else { return };
-            let Some(connection) = self.connections.get(&number) else { continue };
-            let Some(id) = server.session_of(*connection).cloned() else { continue };
-            let Some(session) = self.disk.sessions.get(&id) else { continue };
-            if app.stopped || app.session.as_ref() != Some(&id) {
-                continue;
-            }
-            self.judge.caught_up(app.seen(), &session.record(), &id);
-            for body in app.accepted() {
-                let text = String::from_utf8_lossy(body);
-                let settled = self.judge.is_settled(body);
-                assert!(settled, "P12: {text} was accepted and never dealt with");
-            }
-        }
     }
 }
 

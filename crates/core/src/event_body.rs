@@ -5,8 +5,8 @@
 //! [`EventBody`] is the only way into a [`Publication`](crate::session::Publication), and each of its
 //! constructors checks the form or makes it.
 
+use std::borrow::Cow;
 use std::ops::Deref;
-use std::sync::Arc;
 
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
@@ -26,6 +26,14 @@ use crate::position::InSeq;
 /// assert_eq!(&*event, br#"{"event":"agent.answer","content":{"text":"hello"},"metadata":{}}"#);
 /// assert!(EventBody::parse(b"hello").is_err());
 /// # Ok::<(), rejoin_core::event_body::EventRefused>(())
+/// ```
+///
+/// Bytes that nobody has checked are none, and can't be published:
+///
+/// ```compile_fail,E0277
+/// use rejoin_core::session::Publication;
+///
+/// Publication { events: vec![b"hello".to_vec().into()], ..Publication::default() };
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventBody {
@@ -179,33 +187,45 @@ impl From<EventBody> for Body {
 
 /// A stored event in the form that delivery needs: as it is if it has it, and else put right as far as
 /// possible. For what older versions stored unchecked.
-pub fn in_stored_form(body: &Body) -> Body {
-    match has_stored_form(body) {
-        true => Arc::clone(body),
-        false => EventBody::parse(body).map_or_else(|_| unreadable(body), EventBody::into_body),
+pub fn in_stored_form(body: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(body) {
+        Ok(text) if has_stored_form(text) => Cow::Borrowed(text),
+        Ok(_) | Err(_) => Cow::Owned(put_right(body)),
     }
 }
 
+fn put_right(body: &[u8]) -> String {
+    let event = EventBody::parse(body).ok();
+    let text = event.and_then(|event| String::from_utf8(event.to_vec()).ok());
+    text.unwrap_or_else(|| unreadable(body))
+}
+
 /// Whether delivery can splice it: in one line, a plain `event` first and an object `metadata` last. What lies
-/// between is not looked at: this is asked of every event that is sent.
-fn has_stored_form(body: &[u8]) -> bool {
-    let text = std::str::from_utf8(body).unwrap_or_default();
+/// between is not looked at: this is asked of every event that is sent, and must cost less than copying it.
+fn has_stored_form(text: &str) -> bool {
     let name = text.strip_prefix(r#"{"event":""#).and_then(|rest| rest.split_once('"'));
-    let metadata = text.rsplit_once(r#","metadata":"#).and_then(|(_, tail)| tail.strip_suffix('}'));
-    let is_object = |json: &str| {
-        json.starts_with('{') && serde_json::from_str::<serde::de::IgnoredAny>(json).is_ok()
-    };
     name.is_some_and(|(name, _)| is_name(name))
-        && metadata.is_some_and(is_object)
-        && !text.contains(['\n', '\r'])
+        && last_metadata(text).is_some_and(is_object)
+        && !text.as_bytes().contains(&b'\n')
+        && !text.as_bytes().contains(&b'\r')
+}
+
+/// What may be the object in the last member, if that is `metadata`.
+fn last_metadata(text: &str) -> Option<&str> {
+    let text = text.strip_suffix('}')?;
+    let objects = text.rmatch_indices('{').map(|(at, _)| text.split_at(at));
+    let mut metadata = objects.filter(|(before, _)| before.ends_with(r#","metadata":"#));
+    metadata.next().map(|(_, object)| object)
+}
+
+fn is_object(json: &str) -> bool {
+    json == "{}" || serde_json::from_str::<serde::de::IgnoredAny>(json).is_ok()
 }
 
 /// What stands for bytes that are no event: their text, for a person to look at.
-fn unreadable(body: &[u8]) -> Body {
+fn unreadable(body: &[u8]) -> String {
     let text = serde_json::Value::from(String::from_utf8_lossy(body));
     format!(r#"{{"event":"agent.unreadable","content":{text},"metadata":{{}}}}"#)
-        .into_bytes()
-        .into()
 }
 
 /// The members of a JSON object, in their order, unread. No two have the same name.
@@ -381,9 +401,13 @@ mod tests {
 
     #[test]
     fn what_was_stored_unchecked_is_put_right_when_it_is_read() {
-        let good: Body = Arc::from(&br#"{"event":"a","x":1,"metadata":{}}"#[..]);
-        assert!(Arc::ptr_eq(&in_stored_form(&good), &good));
-        let put_right = |text: &str| stored(&in_stored_form(&Arc::from(text.as_bytes())));
+        for good in [
+            r#"{"event":"a","x":1,"metadata":{}}"#,
+            r#"{"event":"a","metadata":{"x":{"y":[{}]},"s":",\"metadata\":{"}}"#,
+        ] {
+            assert!(matches!(in_stored_form(good.as_bytes()), Cow::Borrowed(text) if text == good));
+        }
+        let put_right = |text: &str| in_stored_form(text.as_bytes()).into_owned();
         assert_eq!(
             put_right(r#"{"content":1,"event":"a"}"#),
             r#"{"event":"a","content":1,"metadata":{}}"#

@@ -22,8 +22,11 @@
 //! | [`identity`] | which store a session belongs to |
 //! | [`token`], [`keys`], [`seal`], [`concealed`] | reconnect tokens, the key ring, sealed state, secrets that wait in a log |
 //! | [`attempt`] | what the audit trail notes of an attempt before its outcome is known |
+//! | [`network`] | what counts as one address |
 //! | [`codes`] | every error, reason and close code, in one place |
 //! | [`limits`] | every bound, in one place |
+
+#![warn(clippy::disallowed_methods)]
 
 pub mod attempt;
 pub mod client;
@@ -36,8 +39,10 @@ pub mod keys;
 pub mod lifetime;
 pub mod limits;
 pub mod log;
+pub mod network;
 pub mod page;
 pub mod position;
+pub mod reader;
 pub mod record;
 pub mod resume;
 pub mod seal;

@@ -144,8 +144,11 @@ pub struct Record {
     pub lease: Option<Lease>,
     /// How a client is attached, if one is.
     pub attached: Option<Transport>,
-    /// The last detach, message or renewal.
+    /// The last detach, message or renewal; or the start of a process that found it attached, which is
+    /// what its deadlines are counted from.
     pub last_activity: Timestamp,
+    /// When its client was last known to be there.
+    pub last_seen: Timestamp,
     /// When it expires, unless a client is attached.
     pub expires_at: Timestamp,
     /// How often a client came back.
@@ -175,6 +178,12 @@ impl Record {
     /// Whether it is attached or parked.
     pub fn is_active(&self) -> bool {
         matches!(self.status, Status::Active)
+    }
+
+    /// Since when its client has been away; nothing if one is attached or none ever was.
+    pub fn away_since(&self) -> Option<Timestamp> {
+        let is_parked = self.attached.is_none() && self.generation > Generation::ZERO;
+        is_parked.then_some(self.last_seen)
     }
 
     /// Events held.

@@ -1,6 +1,8 @@
 //! The one decision of a reconnect, as a pure function of the session's record, the position that is
 //! asked for and the time. Every way of reconnecting goes through it.
 
+use serde::{Deserialize, Serialize};
+
 use crate::ids::EventId;
 use crate::position::{Epoch, Seq, SeqRange};
 use crate::record::{Ending, Record, Status};
@@ -39,7 +41,8 @@ pub enum Resume {
 }
 
 /// Events that a client has not seen and will not see.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Gap {
     /// These were evicted.
     Evicted {

@@ -1,5 +1,7 @@
 //! What clients send: the wire's side of a session, as far as the simulation needs it.
 
+use rejoin_core::reader::ReaderInput;
+
 use super::*;
 
 impl Server {
@@ -29,6 +31,8 @@ impl Server {
                 self.message(connection, attached, EntryKind::Cancel, message_id, content, around);
             }
             ClientCommand::Ack { last_seq, gap_detected, .. } => {
+                let ack = ReaderInput::Ack { seq: last_seq, resend: gap_detected };
+                self.feed_reader(connection, ack, around);
                 if let Some((session, attachment)) = attached {
                     let ack = Input::Ack { attachment, seq: last_seq, resend: gap_detected };
                     self.feed(&session, ack, around);
@@ -120,6 +124,10 @@ impl Server {
             attempt: None,
             now: around.now,
         };
+        if self.has_readers {
+            let attach = Box::new(attach);
+            return around.disk.ask(record.id(), Write::Attach { attachment, attach });
+        }
         let asked = end.asked.clone();
         let request =
             Box::new(AttachRequest { attachment, attach, asked, interest: Interest::Events });
@@ -129,6 +137,7 @@ impl Server {
 
     /// A connection is attached to at most one session.
     pub(super) fn leave_present(&mut self, connection: u64, around: &mut Around<'_>) {
+        self.reader_gone(connection, around);
         let Some(end) = self.connections.get_mut(&connection) else { return };
         if let (Some(session), Some(attachment)) = (end.session.take(), end.attachment.take()) {
             self.feed(&session, Input::Left { attachment }, around);
@@ -189,6 +198,9 @@ impl Server {
         content: Body,
         around: &mut Around<'_>,
     ) {
+        if self.has_readers {
+            return self.post(connection, kind, message_id, content, around);
+        }
         let Some((session, attachment)) = attached else {
             return self.refuse(connection, ErrorCode::SessionNotOwned);
         };

@@ -34,6 +34,7 @@ use crate::random::Random;
 
 mod agents;
 mod commands;
+mod readers;
 mod tells;
 
 use agents::Agent;
@@ -66,6 +67,10 @@ pub(crate) struct Server {
     connections: BTreeMap<u64, Connection>,
     last_attachment: u64,
     last_ticket: u64,
+    /// Whether clients have readers of their own, or are told by their session's machine.
+    has_readers: bool,
+    /// Whose message it is that waits for the disk.
+    posted: BTreeMap<Ticket, (u64, MessageId)>,
 }
 
 struct Live {
@@ -88,6 +93,9 @@ pub(crate) struct Connection {
     fresh_token: Option<Secret>,
     asked: Option<Asked>,
     restored: bool,
+    reader: Option<readers::ReaderEnd>,
+    /// Messages that are durable, and the client does not know.
+    entered_unsaid: Vec<String>,
     pub(crate) outbox: VecDeque<Down>,
 }
 
@@ -120,6 +128,8 @@ impl Server {
             connections: BTreeMap::new(),
             last_attachment: 0,
             last_ticket: 0,
+            has_readers: around.random.one_in(2),
+            posted: BTreeMap::new(),
         }
     }
 
@@ -132,6 +142,8 @@ impl Server {
             fresh_token: None,
             asked: None,
             restored: false,
+            reader: None,
+            entered_unsaid: Vec::new(),
             outbox: VecDeque::new(),
         };
         self.connections.insert(connection, connection_end);
@@ -148,6 +160,7 @@ impl Server {
 
     /// The server notices that a connection is gone.
     pub(crate) fn hang_up(&mut self, connection: u64, around: &mut Around<'_>) {
+        self.reader_gone(connection, around);
         let Some(gone) = self.connections.remove(&connection) else { return };
         if let (Some(session), Some(attachment)) = (gone.session, gone.attachment) {
             self.feed(&session, Input::Left { attachment }, around);
@@ -157,7 +170,15 @@ impl Server {
     /// A write has become durable.
     pub(crate) fn replied(&mut self, id: &SessionId, reply: Reply, around: &mut Around<'_>) {
         match reply {
-            Reply::Input(input) => self.feed(id, input, around),
+            Reply::Input(Input::AttachAnswered { attachment, answer }) if self.has_readers => {
+                self.reader_attached(attachment, *answer, around);
+            }
+            Reply::Input(input) => {
+                if let Input::EnterAnswered { ticket, answer, .. } = &input {
+                    self.post_answered(*ticket, answer, id, around);
+                }
+                self.feed(id, input, around);
+            }
             Reply::Created { connection, record } => self.attach(connection, &record, around),
             Reply::Leased(term) => {
                 if let Some(live) = self.sessions.get_mut(id) {
@@ -216,6 +237,9 @@ impl Server {
         for id in self.sessions.keys().cloned().collect::<Vec<_>>() {
             self.feed(&id, Input::Tick, around);
             self.look_after_agent(&id, around);
+        }
+        for connection in self.connections.keys().copied().collect::<Vec<_>>() {
+            self.feed_reader(connection, rejoin_core::reader::ReaderInput::Tick, around);
         }
         self.sessions.retain(|_, live| !live.machine.is_idle() || live.busy());
     }
@@ -298,6 +322,7 @@ impl Server {
 
     /// The client's socket has taken everything.
     pub(crate) fn drained(&mut self, connection: u64, around: &mut Around<'_>) {
+        self.feed_reader(connection, rejoin_core::reader::ReaderInput::Writable, around);
         let Some(end) = self.connections.get(&connection) else { return };
         if let Some((session, attachment)) = end.session.clone().zip(end.attachment) {
             self.feed(&session, Input::Writable { attachment }, around);

@@ -13,6 +13,15 @@ impl Server {
         let message_id = self.sessions.get_mut(id).and_then(|live| live.tickets.remove(&ticket));
         let connection = from.and_then(|attachment| self.connection_of(attachment));
         let (Some(message_id), Some(connection)) = (message_id, connection) else { return };
+        self.say_entered(connection, message_id, result);
+    }
+
+    pub(super) fn say_entered(
+        &mut self,
+        connection: u64,
+        message_id: MessageId,
+        result: Result<rejoin_core::state::Entered, EnterRefused>,
+    ) {
         let event = match result {
             Ok(entered) => ServerEvent::Accepted {
                 message_id,
@@ -41,26 +50,40 @@ impl Server {
         tell: Tell,
         around: &mut Around<'_>,
     ) {
-        let Some(connection) = self.connection_of(attachment) else { return };
+        if let Some(connection) = self.connection_of(attachment) {
+            self.tell_to(connection, id, tell, around);
+        }
+    }
+
+    pub(super) fn tell_refused(&mut self, connection: u64, refused: &AttachRefused) {
+        let code = match refused {
+            AttachRefused::Foreign => ErrorCode::SessionNotFound,
+            AttachRefused::Ended(Ending::Expired) => ErrorCode::SessionExpired,
+            AttachRefused::Ended(Ending::Closed | Ending::Restored { .. } | Ending::CleanedUp) => {
+                ErrorCode::SessionClosed
+            }
+            AttachRefused::AlreadyAttached => ErrorCode::SessionAlreadyActive,
+            AttachRefused::Token(_) => ErrorCode::TokenInvalid,
+        };
+        self.refuse(connection, code);
+    }
+
+    pub(super) fn tell_to(
+        &mut self,
+        connection: u64,
+        id: &SessionId,
+        tell: Tell,
+        around: &mut Around<'_>,
+    ) {
         match tell {
             Tell::Confirmed(confirmed) => self.confirm(connection, *confirmed, around),
-            Tell::Refused(refused) => {
-                let code = match refused {
-                    AttachRefused::Foreign => ErrorCode::SessionNotFound,
-                    AttachRefused::Ended(Ending::Expired) => ErrorCode::SessionExpired,
-                    AttachRefused::Ended(
-                        Ending::Closed | Ending::Restored { .. } | Ending::CleanedUp,
-                    ) => ErrorCode::SessionClosed,
-                    AttachRefused::AlreadyAttached => ErrorCode::SessionAlreadyActive,
-                    AttachRefused::Token(_) => ErrorCode::TokenInvalid,
-                };
-                self.refuse(connection, code);
-            }
+            Tell::Refused(refused) => self.tell_refused(connection, &refused),
             Tell::Gap(gap) => self.say(connection, ServerEvent::Gap(gap)),
             Tell::State | Tell::Checkpoint => self.export(connection, id, around),
             Tell::Events { events, replayed } => {
                 let log = around.disk.sessions.get(id).map(|session| session.vitals.log);
                 for event in events {
+                    self.check_order(connection, &event.body);
                     let event_id = log.map(|log| EventId { log, seq: event.seq });
                     let event = Event { seq: event.seq, event_id, replayed, body: event.body };
                     self.say(connection, ServerEvent::Event(event));
@@ -160,7 +183,23 @@ impl Server {
     }
 
     pub(super) fn leave(&mut self, attachment: AttachmentId, reason: LeaveReason) {
-        let Some(connection) = self.connection_of(attachment) else { return };
+        if let Some(connection) = self.connection_of(attachment) {
+            self.leave_connection(connection, reason);
+        }
+    }
+
+    /// Nobody hears an answer to a message before it hears that the message was accepted.
+    fn check_order(&self, connection: u64, event: &[u8]) {
+        let Some(end) = self.connections.get(&connection) else { return };
+        let text = String::from_utf8_lossy(event);
+        for word in &end.entered_unsaid {
+            let answers = [format!(" of {word} ("), format!("done {word}\"")];
+            let early = answers.iter().any(|answer| text.contains(answer));
+            assert!(!early, "P12: {text} is sent before {word} was accepted");
+        }
+    }
+
+    pub(super) fn leave_connection(&mut self, connection: u64, reason: LeaveReason) {
         if let Some(end) = self.connections.get_mut(&connection) {
             end.session = None;
             end.attachment = None;

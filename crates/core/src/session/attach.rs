@@ -179,7 +179,7 @@ impl Session {
             Verdict::KeepUntil(until) => until.since(now),
         };
         self.record.attached = None;
-        self.record.last_activity = now;
+        (self.record.last_activity, self.record.last_seen) = (now, now);
         self.record.expires_at = now + keep_for;
         self.emit(Output::Detach { detach: Detach { generation, keep_for, now }, then });
     }

@@ -52,7 +52,7 @@ impl Session {
     ) {
         if let Ok(entered) = &answer {
             self.record.in_head = self.record.in_head.max(entered.in_seq);
-            self.record.last_activity = now;
+            (self.record.last_activity, self.record.last_seen) = (now, now);
         }
         self.emit(Output::Entered { ticket, from, result: answer });
         self.ask_for_entries();

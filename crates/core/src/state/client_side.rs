@@ -199,7 +199,7 @@ impl<B> SessionState<B> {
         let generation = self.vitals.generation.next();
         self.vitals.generation = generation;
         self.vitals.attached = Some(attach.transport);
-        self.vitals.last_activity = attach.now;
+        self.see(attach.now);
         Ok(Attached { record: self.record(), superseded, token })
     }
 
@@ -207,7 +207,7 @@ impl<B> SessionState<B> {
     pub fn detach(&mut self, detach: &Detach) -> Result<(), Stale> {
         self.check_generation(detach.generation)?;
         self.vitals.attached = None;
-        self.vitals.last_activity = detach.now;
+        self.see(detach.now);
         self.vitals.expires_at = detach.now + detach.keep_for;
         Ok(())
     }
@@ -256,7 +256,7 @@ impl<B> SessionState<B> {
         if let Some(digest) = enter.digest {
             self.seen.remember(Remembered { digest, in_seq, at: now }, now);
         }
-        self.vitals.last_activity = now;
+        self.see(now);
         self.vitals.expires_at = self.vitals.expires_at.max(now + enter.keep_for);
         Ok(Entered { in_seq, duplicate: false })
     }

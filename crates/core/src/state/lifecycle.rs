@@ -133,6 +133,7 @@ impl<B> SessionState<B> {
                 lease: None,
                 attached: None,
                 last_activity: now,
+                unseen_ms: 0,
                 expires_at: now + create.keep_for,
                 reconnect_count: 0,
             },
@@ -194,12 +195,15 @@ impl<B> SessionState<B> {
     }
 
     /// What a process that died left behind: nobody is attached, nobody has the lease, and nothing
-    /// expires before its client had time to come back.
-    pub fn recover(&mut self, recovery: &Recovery) {
+    /// expires before its client had time to come back. `last_alive` is when that process was last known to
+    /// be alive, if it is known: a client that was attached has been away since.
+    pub fn recover(&mut self, recovery: &Recovery, last_alive: Option<Timestamp>) {
         let Recovery { now, keep_for, longest } = *recovery;
         self.vitals.lease = None;
         if self.vitals.attached.take().is_some() {
+            let last_seen = self.last_seen().max(last_alive.unwrap_or(now));
             self.vitals.last_activity = now;
+            self.vitals.unseen_ms = now.since(last_seen).as_millis().try_into().unwrap_or(u32::MAX);
             self.vitals.expires_at = now + keep_for;
         }
         let soonest = now + limits::GRACE_AFTER_START;

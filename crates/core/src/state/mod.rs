@@ -24,6 +24,7 @@ mod restore;
 mod tokens;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use agent_side::{
     Append, AppendRefused, Appended, LeaseHeld, NewEvent, NewSnapshot, TakeLease,
@@ -92,8 +93,13 @@ pub struct Vitals {
     pub lease: Option<Lease>,
     /// How a client is attached, if one is.
     pub attached: Option<Transport>,
-    /// The last detach, message or renewal.
+    /// See [`Record::last_activity`].
     pub last_activity: Timestamp,
+    /// How long before its last activity its client was last seen, in milliseconds: see
+    /// [`Record::last_seen`]. Not the moment itself, which would take twice the memory of every session.
+    /// Stores write it beside the rest: it was not there from the beginning.
+    #[serde(skip)]
+    pub unseen_ms: u32,
     /// When it expires, unless a client is attached.
     pub expires_at: Timestamp,
     /// How often a client came back.
@@ -137,6 +143,7 @@ impl<B> SessionState<B> {
             lease: vitals.lease,
             attached: vitals.attached,
             last_activity: vitals.last_activity,
+            last_seen: self.last_seen(),
             expires_at: vitals.expires_at,
             reconnect_count: vitals.reconnect_count,
             head: self.out.head(),
@@ -147,6 +154,15 @@ impl<B> SessionState<B> {
             covered: self.inbox.covered(),
             snapshot: self.snapshot.as_ref().map(|snapshot| snapshot.mark),
         }
+    }
+
+    /// Its client has shown itself.
+    pub(super) fn see(&mut self, now: Timestamp) {
+        (self.vitals.last_activity, self.vitals.unseen_ms) = (now, 0);
+    }
+
+    pub(super) fn last_seen(&self) -> Timestamp {
+        self.vitals.last_activity - Duration::from_millis(u64::from(self.vitals.unseen_ms))
     }
 
     /// The same as the record's, without making one.

@@ -237,7 +237,7 @@ impl<B> SessionState<B> {
         }
         let token = self.tokens.use_up(&renew.token, renew.now)?;
         self.vitals.reconnect_count += u64::from(token.first_use);
-        self.vitals.last_activity = renew.now;
+        self.see(renew.now);
         let until = renew.now + renew.keep_for;
         self.vitals.expires_at = self.vitals.expires_at.max(until);
         Ok(Renewed { record: self.record(), token })

@@ -1,10 +1,8 @@
 //! What the agent says: it exists for nobody before the store has it, costs one append at a time, and
 //! is refused once another process has the lease.
 
-mod common;
-
-use common::live::*;
-use common::*;
+use crate::common::live::*;
+use crate::common::*;
 use rejoin_core::limits;
 use rejoin_core::log::MessageDigest;
 use rejoin_core::session::{Covering, Publication, Settings};

@@ -1,11 +1,9 @@
 //! Going on from a snapshot that a client kept: it never undoes work, it can be repeated, and all
 //! snapshots of one line meet in one session.
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::*;
+use crate::common::*;
 use rejoin_core::limits;
 use rejoin_core::page::Body;
 use rejoin_core::record::{Ending, Status};

@@ -1,10 +1,8 @@
 //! What clients send: each message enters once, is handed to the agent in order and once, and after a
 //! crash of the agent again only if nothing covers it.
 
-mod common;
-
-use common::live::*;
-use common::*;
+use crate::common::live::*;
+use crate::common::*;
 use rejoin_core::log::EntryKind;
 use rejoin_core::page::StoredEntry;
 use rejoin_core::session::{Covering, Input, Settings, Workload};

@@ -1,9 +1,7 @@
 //! When a changed state is sent by itself: at most once in an interval, and never not at all.
 
-mod common;
-
-use common::live::*;
-use common::*;
+use crate::common::live::*;
+use crate::common::*;
 use rejoin_core::log::MessageDigest;
 use rejoin_core::session::{Publication, Settings};
 

@@ -5,7 +5,7 @@ use rejoin_core::position::{Epoch, Seq, SeqRange};
 use rejoin_core::resume::Gap;
 use serde_json::{Value, json};
 
-use crate::cases::without_nulls;
+use crate::conformance::cases::without_nulls;
 
 /// An output; an event by its number alone, where the case names it so.
 pub(crate) fn output(output: &Output, by_number: bool) -> Value {

@@ -1,11 +1,9 @@
 //! How a client that is gone is noticed, and what counts as a sign of life.
 
-mod common;
-
 use std::time::Duration;
 
-use common::live::*;
-use common::*;
+use crate::common::live::*;
+use crate::common::*;
 use rejoin_core::session::Settings;
 
 /// A heartbeat every ten seconds; two may go unanswered.

@@ -1,9 +1,7 @@
 //! What the process that runs a session's agent may do to it: take the lease and, under its term,
 //! append at the head.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use rejoin_core::limits::LogBounds;
 use rejoin_core::log::Trimmed;
 use rejoin_core::record::{Ending, Lease, SnapshotMark};

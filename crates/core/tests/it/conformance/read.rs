@@ -12,7 +12,7 @@ use rejoin_core::resume::Gap;
 use rejoin_core::{Epoch, EventId, InSeq, Seq, SessionId, limits};
 use serde_json::Value;
 
-use crate::cases::{Book, seqs};
+use crate::conformance::cases::{Book, seqs};
 
 /// A step's inputs.
 pub(crate) fn inputs(book: &Book, happens: &Value) -> Vec<Input> {

@@ -1,10 +1,8 @@
 //! Two connections, one session: the later one wins, and nothing the earlier one does afterwards has
 //! any effect.
 
-mod common;
-
-use common::live::*;
-use common::*;
+use crate::common::live::*;
+use crate::common::*;
 use rejoin_core::session::Settings;
 
 fn live() -> Live {

@@ -1,9 +1,7 @@
 //! What a client may do to its session: attach, detach, ack, send. Every refusal has one reason, and
 //! the first check that fails names it.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use rejoin_core::Generation;
 use rejoin_core::limits;
 use rejoin_core::record::{Ending, Transport};

@@ -1,9 +1,7 @@
 //! How a session is kept, ends, and is found again by the next process: clean-ups of older
 //! generations do nothing, and nothing expires before its client had time to come back.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use rejoin_core::lifetime::{Lifetime, Verdict};
 use rejoin_core::record::{Ending, Status};
 use rejoin_core::state::{End, EndRefused, EnterRefused, Entered, Keep, NewToken, Recovery, Stale};
@@ -178,17 +176,42 @@ fn recovery(now: Timestamp) -> Recovery {
 fn a_session_that_was_attached_when_the_process_died_is_parked_from_its_next_start() {
     let mut session = full_session();
     let next_start = START + HOUR * 100;
-    session.recover(&recovery(next_start));
+    session.recover(&recovery(next_start), None);
     assert_eq!((session.vitals.attached, &session.vitals.lease), (None, &None));
     assert_eq!(session.vitals.last_activity, next_start);
     assert_eq!(session.vitals.expires_at, next_start + HOUR);
 }
 
 #[test]
+fn a_client_has_been_away_since_the_process_that_it_was_attached_to_was_last_alive() {
+    let mut session = full_session();
+    let (last_alive, next_start) = (START + HOUR * 3, START + HOUR * 100);
+    session.recover(&recovery(next_start), Some(last_alive));
+    assert_eq!(session.record().away_since(), Some(last_alive));
+    // Another start, before anybody came back.
+    session.recover(&recovery(next_start + HOUR), Some(next_start + MINUTE));
+    assert_eq!(session.record().away_since(), Some(last_alive));
+    session.comes(next_start + HOUR);
+    assert_eq!(session.record().away_since(), None);
+    session.goes(next_start + HOUR + MINUTE);
+    assert_eq!(session.record().away_since(), Some(next_start + HOUR + MINUTE));
+}
+
+#[test]
+fn a_sign_of_life_is_believed_only_between_the_client_s_own_and_now() {
+    let [mut older, mut ahead] = [full_session(), full_session()];
+    let seen = older.record().last_seen;
+    older.recover(&recovery(START + HOUR), Some(START - HOUR));
+    assert_eq!(older.record().away_since(), Some(seen));
+    ahead.recover(&recovery(START + HOUR), Some(START + HOUR * 2));
+    assert_eq!(ahead.record().away_since(), Some(START + HOUR));
+}
+
+#[test]
 fn generation_and_term_survive_so_that_late_words_of_the_dead_process_are_refused() {
     let mut session = full_session();
     let dead = session.vitals.term;
-    session.recover(&recovery(at(1)));
+    session.recover(&recovery(at(1)), None);
     assert_eq!(session.vitals.generation, Generation::new(1));
     assert_eq!(session.leased_to(1, at(1)), Term::new(2), "even the same process is another one");
     let late = session.append_of(1, dead, at(2));
@@ -201,7 +224,7 @@ fn nothing_that_was_there_expires_in_the_first_minute() {
     session.comes(START);
     session.goes(at(1));
     let long_after_its_deadline = START + HOUR * 100;
-    session.recover(&recovery(long_after_its_deadline));
+    session.recover(&recovery(long_after_its_deadline), None);
     assert_eq!(session.vitals.expires_at, long_after_its_deadline + MINUTE);
     assert_eq!(session.vitals.last_activity, at(1), "nobody has been heard of since");
 }
@@ -211,7 +234,7 @@ fn a_deadline_in_reach_stays_what_it_was() {
     let mut session = session();
     session.comes(START);
     session.goes(at(1));
-    session.recover(&recovery(at(2)));
+    session.recover(&recovery(at(2)), None);
     assert_eq!(session.vitals.expires_at, at(1) + HOUR);
 }
 
@@ -221,7 +244,7 @@ fn a_deadline_that_a_clock_ahead_of_time_made_is_brought_back_into_reach() {
     let mut session = Stored::create(create("ahead", a_year_ahead));
     session.comes(a_year_ahead);
     session.goes(a_year_ahead);
-    session.recover(&recovery(at(1)));
+    session.recover(&recovery(at(1)), None);
     assert_eq!(session.vitals.expires_at, at(1) + SESSION_TTL);
 }
 
@@ -230,7 +253,7 @@ fn a_sign_of_life_that_is_still_to_come_does_not_keep_a_session_beyond_its_ttl()
     let a_year_ahead = START + SESSION_TTL * 365;
     let mut session = Stored::create(create("ahead", a_year_ahead));
     session.gets("work", "", a_year_ahead).unwrap();
-    session.recover(&recovery(at(1)));
+    session.recover(&recovery(at(1)), None);
     let policy = Lifetime { session_ttl: SESSION_TTL, ..Lifetime::default() };
     let due = session.vitals.expires_at;
     assert_eq!(policy.on_due(&session.record(), due), Verdict::End);
@@ -239,9 +262,9 @@ fn a_sign_of_life_that_is_still_to_come_does_not_keep_a_session_beyond_its_ttl()
 #[test]
 fn recovering_twice_is_recovering_once() {
     let mut session = full_session();
-    session.recover(&recovery(at(1)));
+    session.recover(&recovery(at(1)), None);
     let once = session.vitals.clone();
-    session.recover(&recovery(at(1)));
+    session.recover(&recovery(at(1)), None);
     assert_eq!(session.vitals, once);
 }
 
@@ -261,7 +284,7 @@ fn a_lost_log_begins_another_epoch_under_another_name() {
 #[test]
 fn a_message_that_is_known_is_confirmed_after_a_restart_too() {
     let mut session = full_session();
-    session.recover(&recovery(at(1)));
+    session.recover(&recovery(at(1)), None);
     let again = session.gets("waiting", "", at(2)).unwrap();
     assert_eq!(again, Entered { in_seq: in_seq(2), duplicate: true });
 }

@@ -1,11 +1,9 @@
 //! Reconnect tokens as the store knows them: each works once, a lost reply may be asked for again,
 //! and any other reuse takes all of them away.
 
-mod common;
-
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use rejoin_core::limits;
 use rejoin_core::record::Ending;
 use rejoin_core::state::{

@@ -1,10 +1,8 @@
 //! The last client goes: what the policy is asked, what goes on without a client, how a session ends
 //! and what clients are told when the server goes down.
 
-mod common;
-
-use common::live::*;
-use common::*;
+use crate::common::live::*;
+use crate::common::*;
 use rejoin_core::lifetime::{Lifetime, OnDisconnect};
 use rejoin_core::session::{Covering, Input, Settings};
 use rejoin_core::state::Attach;

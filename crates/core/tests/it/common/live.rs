@@ -384,7 +384,7 @@ fn append_in_words(append: &Append<Body>) -> String {
     format!("append from {}: [{}]{state}{covers}", append.first, texts.join(" "))
 }
 
-fn tell_in_words(tell: Tell) -> String {
+pub fn tell_in_words(tell: Tell) -> String {
     match tell {
         Tell::Confirmed(confirmed) => {
             let how = if confirmed.resumed { "resumed" } else { "new" };
@@ -427,7 +427,7 @@ fn gap_in_words(gap: Gap) -> String {
     }
 }
 
-fn page(store: &Stored, after: Seq, limit: usize) -> Page {
+pub fn page(store: &Stored, after: Seq, limit: usize) -> Page {
     let held = store.out.after(after).take(limit);
     let stored =
         held.map(|(seq, held)| StoredEvent { seq, at: held.at, body: Arc::clone(&held.body) });

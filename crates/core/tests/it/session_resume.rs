@@ -1,10 +1,8 @@
 //! What a client is told that comes back, and in which order: confirmation, gap, state, events
 //! replayed, replay complete, live events. Always.
 
-mod common;
-
-use common::live::*;
-use common::*;
+use crate::common::live::*;
+use crate::common::*;
 use rejoin_core::limits::LogBounds;
 use rejoin_core::resume::Asked;
 use rejoin_core::session::{Covering, Settings};

@@ -1,10 +1,8 @@
 //! Where a client goes on that comes back: the one decision of every reconnect, row by row.
 
-mod common;
-
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use rejoin_core::position::SeqRange;
 use rejoin_core::record::{Ending, Record, SnapshotMark};
 use rejoin_core::resume::{Asked, Gap, Refusal, Resume, decide, missing};

@@ -1,10 +1,8 @@
 //! What an attached client is sent, at its own pace: pages, gaps, acks, and everything again when it
 //! noticed a hole.
 
-mod common;
-
-use common::live::*;
-use common::*;
+use crate::common::live::*;
+use crate::common::*;
 use rejoin_core::limits::LogBounds;
 use rejoin_core::session::Settings;
 

@@ -1,10 +1,8 @@
 //! How long a session without a client is kept: decision 0005 as a table, and its one bound.
 
-mod common;
-
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use rejoin_core::Timestamp;
 use rejoin_core::lifetime::OnDisconnect::{Immediate, Ttl, WhilePending};
 use rejoin_core::lifetime::Verdict::{End, KeepUntil};
