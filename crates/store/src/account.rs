@@ -14,6 +14,7 @@ use rejoin_core::record::Status;
 use rejoin_core::state::{Holding, Origin, OverBound, Restore, SessionState};
 use rejoin_core::{Principal, SessionId, Timestamp};
 
+use crate::forgotten::{ForgottenSeals, SealNote};
 use crate::relief;
 
 /// How much there may be.
@@ -108,9 +109,7 @@ pub(crate) struct Accounts {
 struct Inner {
     accounts: HashMap<Principal, Account>,
     over: HashSet<Principal>,
-    /// Seals of states that were taken up to then are refused if their session is not known: it may have
-    /// been closed, and forgotten before its time.
-    forgotten: HashMap<Principal, Timestamp>,
+    forgotten: ForgottenSeals,
 }
 
 #[derive(Debug, Default)]
@@ -248,13 +247,15 @@ impl Accounts {
     }
 
     /// Seals of a principal whose states were taken by `at` are refused from now on if their session is not
-    /// known. Says whether that is new.
-    pub(crate) fn forget_seals(&self, principal: &Principal, at: Timestamp) -> bool {
-        let mut inner = self.lock();
-        let known = inner.forgotten.entry(principal.clone()).or_default();
-        let new = *known < at;
-        *known = at.max(*known);
-        new
+    /// known. Says what is to be written down of that.
+    pub(crate) fn forget_seals(&self, principal: &Principal, at: Timestamp) -> Vec<SealNote> {
+        self.lock().forgotten.note(principal, at)
+    }
+
+    /// The same for all principals that have no note of their own, as it was written down.
+    #[cfg(feature = "embedded")]
+    pub(crate) fn forget_seals_of_others(&self, at: Timestamp) {
+        self.lock().forgotten.note_others(at);
     }
 
     /// Whether a snapshot may be of a session that was closed and forgotten before its time; `known` is the
@@ -271,9 +272,10 @@ impl Accounts {
             Origin::Unsaid => true,
             Origin::Sealed { in_this_store, .. } => *in_this_store,
         };
-        let inner = self.lock();
-        let until = inner.forgotten.get(&restore.create.about.principal);
-        here && !known.is_some_and(is_of) && until.is_some_and(|until| restore.taken_at <= *until)
+        let until = self.lock().forgotten.until(&restore.create.about.principal);
+        // Nothing is noted at the beginning of time.
+        let forgotten = until > Timestamp::default() && restore.taken_at <= until;
+        here && !known.is_some_and(is_of) && forgotten
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

@@ -20,7 +20,7 @@ use rejoin_core::{Generation, InSeq, Principal, Seq, SessionId, Term, Timestamp}
 use tokio::sync::oneshot;
 
 use crate::audit::{AuditPage, AuditQuery, AuditRecord};
-use crate::measure::Measurements;
+use crate::measure::{Measurements, StoreBytes};
 
 /// For an agent that may begin with a message before it is durable: see [`Store::enter_early`].
 #[derive(Debug)]
@@ -58,7 +58,9 @@ pub struct Early {
 /// [`Unavailable`] until the store is opened again. A disk without space and a lock that another program
 /// holds are no such failure: the commit is made later. Meanwhile, and already when space runs low, calls
 /// that bring something new ([`Store::create`], [`Store::enter`], [`Store::append`] of events or a state,
-/// [`Store::restore`]) are refused as `Paused` and have changed nothing; reading goes on.
+/// [`Store::restore`]) are refused as `Paused` and have changed nothing; reading goes on. Calls that are part
+/// of the commit wait for it; [`Store::stalled`] says when their callers should be told that the outcome is
+/// not known.
 ///
 /// All calls may run concurrently; no call waits for a reader.
 #[async_trait]
@@ -88,6 +90,10 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn parked_at_start(&self) -> Vec<Parked> {
         Vec::new()
     }
+
+    /// Notes that the process is alive. The next one takes clients that were attached for away since then:
+    /// see [`Record::last_seen`]. Not durable at once.
+    fn note_alive(&self, _now: Timestamp) {}
 
     /// Attaches a client: the generation goes up by one. Its [attempt](Attach::attempt) is in the audit trail with the same
     /// commit, also where a reused token revoked all others.
@@ -235,9 +241,21 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         false
     }
 
+    /// Waits until commits have not been possible for a while, and says why. Calls that wait then are still
+    /// done once commits are possible again, in their order; nobody knows when. Never returns for a store that
+    /// answers every call in time.
+    async fn stalled(&self) -> Unavailable {
+        std::future::pending().await
+    }
+
     /// What the store has measured about itself, if it does.
     fn measurements(&self) -> Option<&Measurements> {
         None
+    }
+
+    /// How many bytes it takes at this moment, as far as it knows.
+    fn bytes(&self) -> StoreBytes {
+        StoreBytes::default()
     }
 
     /// Makes everything durable that is not yet (acks, trims), and refuses all later calls.

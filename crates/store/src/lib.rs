@@ -10,6 +10,7 @@ pub mod audit;
 mod contract;
 #[cfg(feature = "embedded")]
 pub mod embedded;
+mod forgotten;
 mod measure;
 mod memory;
 mod relief;
@@ -21,5 +22,5 @@ pub use contract::{
     Body, CreateRefused, Due, Early, Failure, MessagePage, Page, PageLimit, Parked, Query,
     Restoration, Store, StoredEntry, StoredEvent, StoredMessage, StoredSnapshot, Unavailable,
 };
-pub use measure::{Distribution, Measurements};
+pub use measure::{Distribution, Measurements, StoreBytes};
 pub use memory::MemoryStore;

@@ -20,6 +20,17 @@ pub struct Measurements {
     pub buffered_bytes: AtomicU64,
 }
 
+/// How many bytes a store takes at a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreBytes {
+    /// In the file of its database.
+    pub database: u64,
+    /// In the file of its write-ahead log, which may be made larger than what is in it.
+    pub wal: u64,
+    /// Of events, messages and states in memory.
+    pub memory: u64,
+}
+
 /// Upper bounds of commit times, in seconds.
 const SECONDS: [f64; 10] = [0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 1.0];
 

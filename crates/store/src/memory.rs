@@ -3,9 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
+use rejoin_core::attempt::Attempt;
 use rejoin_core::codes::Reason;
 use rejoin_core::identity::StoreIdentity;
 use rejoin_core::limits::{self, LogBounds};
@@ -26,7 +28,7 @@ use crate::contract::{
     Body, CreateRefused, Due, Failure, MessagePage, Page, PageLimit, Query, Restoration, Store,
     StoredEntry, StoredEvent, StoredMessage, StoredSnapshot, Unavailable,
 };
-use crate::measure::Measurements;
+use crate::measure::{Measurements, StoreBytes};
 use crate::relief;
 use crate::shares::Shares;
 
@@ -324,7 +326,8 @@ impl Inner {
     }
 
     fn write_down(&mut self, record: AuditRecord, max: usize) {
-        self.shares.add(&record.principal, record.address.as_deref(), self.next_place);
+        let Attempt { principal, address, .. } = &record.attempt;
+        self.shares.add(principal, address.as_deref(), self.next_place);
         self.audit.insert(self.next_place, record);
         self.next_place += 1;
         while self.shares.len() > max
@@ -613,7 +616,7 @@ impl Store for MemoryStore {
         let MadeSession { session, from, trace, replaces_active } = made;
         inner.active.change(&principal, replaces_active, false);
         if let Some(attempt) = attempt {
-            let record = AuditRecord::of(*attempt, Reason::Reconnected);
+            let record = AuditRecord { attempt: *attempt, reason: Reason::Reconnected };
             inner.write_down(record, self.audit_max);
         }
         let (was_due, was) = before
@@ -641,12 +644,10 @@ impl Store for MemoryStore {
     async fn audit_trail(&self, query: &AuditQuery) -> Result<AuditPage, Unavailable> {
         let inner = self.lock()?;
         let before = query.before.unwrap_or(u64::MAX);
-        let mut wanted = (inner.audit.range(..before).rev())
-            .map(|(place, record)| (*place, record))
-            .filter(|(_, r)| query.session_id.is_none() || r.session_id == query.session_id);
-        let page: Vec<_> = wanted.by_ref().take(query.limit).collect();
-        let next = wanted.next().and(page.last()).map(|(place, _)| *place);
-        Ok(AuditPage { records: page.into_iter().map(|(_, r)| r.clone()).collect(), next })
+        let wanted = inner.audit.range(..before).rev().filter(|(_, record)| {
+            query.session_id.is_none() || record.attempt.session_id == query.session_id
+        });
+        AuditPage::fill(query, wanted.map(|(place, record)| Ok((*place, record.clone()))))
     }
 
     async fn settle(&self, now: Timestamp) -> Result<Option<Timestamp>, Unavailable> {
@@ -673,6 +674,11 @@ impl Store for MemoryStore {
 
     fn measurements(&self) -> Option<&Measurements> {
         Some(&self.measurements)
+    }
+
+    fn bytes(&self) -> StoreBytes {
+        let memory = self.measurements.buffered_bytes.load(Relaxed);
+        StoreBytes { memory, ..StoreBytes::default() }
     }
 
     async fn close(&self) -> Result<(), Unavailable> {

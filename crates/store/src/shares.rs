@@ -1,11 +1,12 @@
 //! Whose records the audit trail holds. Past its bound the caller with the most records loses its oldest: the principal
-//! with the most, and of its addresses the one with the most. So no caller can push another's records out of the trail.
+//! with the most, and of its networks the one with the most. So no caller can push another's records out of the trail.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::Hash;
 
 use rejoin_core::Principal;
+use rejoin_core::network::Network;
 
 /// The places of all records, by who made them.
 #[derive(Debug, Default)]
@@ -23,9 +24,8 @@ impl Shares {
     /// A record was added. Places only grow.
     pub(crate) fn add(&mut self, principal: &Principal, address: Option<&str>, place: u64) {
         self.all += 1;
-        let address: Option<Box<str>> = address.map(Into::into);
         self.principals.change(principal.clone(), |addresses| {
-            addresses.change(address, |places| places.push_back(place));
+            addresses.change(address.map(network), |places| places.push_back(place));
         });
     }
 
@@ -41,6 +41,11 @@ impl Shares {
         self.all -= usize::from(gone.is_some());
         gone
     }
+}
+
+/// The addresses of one network have one share: a caller may have any number of them.
+fn network(address: &str) -> Box<str> {
+    Network::of_text(address).map_or_else(|| address.into(), |network| network.to_string().into())
 }
 
 /// Something that holds records.
@@ -137,6 +142,19 @@ mod tests {
         }
         let gone: Vec<_> = (0..4).filter_map(|_| shares.give_way()).collect();
         assert_eq!(gone, [2, 3, 4, 0]);
+    }
+
+    #[test]
+    fn addresses_of_one_network_have_one_share() {
+        let mut shares = Shares::default();
+        let all = who("anonymous");
+        shares.add(&all, Some("192.0.2.1"), 0);
+        shares.add(&all, Some("2001:db8::1"), 1);
+        for place in 2..6 {
+            shares.add(&all, Some(&format!("2001:db8:1:1::{place}")), place);
+        }
+        let gone: Vec<_> = (0..3).filter_map(|_| shares.give_way()).collect();
+        assert_eq!(gone, [2, 3, 4]);
     }
 
     #[test]

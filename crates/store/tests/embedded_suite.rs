@@ -24,6 +24,8 @@ impl<const MEMORY_BYTES: u64> suite::Reopen for Home<MEMORY_BYTES> {
             audit_max: suite::AUDIT_MAX,
             memory_bytes: MEMORY_BYTES,
             disk_reserve: 0,
+            notice_copies: true,
+            accept_data_loss: false,
             recovery,
             random: Box::new(|bytes| bytes.fill(7)),
         };

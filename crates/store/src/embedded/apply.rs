@@ -221,7 +221,8 @@ impl Papers {
         };
         drop(line);
         self.tables.active.change(&principal, made.replaces_active, false);
-        let record = attempt.map(|attempt| AuditRecord::of(*attempt, Reason::Reconnected));
+        let record =
+            attempt.map(|attempt| AuditRecord { attempt: *attempt, reason: Reason::Reconnected });
         self.batch.audit.extend(record);
 
         let MadeSession { session: mut new, from, trace, replaces_active } = made;

@@ -1,5 +1,6 @@
 //! The table `audit`: plain columns, so that people can ask it anything.
 
+use rejoin_core::attempt::Attempt;
 use rejoin_core::codes::Reason;
 use rejoin_core::{Principal, SessionId, Timestamp};
 use rusqlite::{Connection, Row};
@@ -59,18 +60,18 @@ fn insert(db: &Connection, records: &[AuditRecord], shares: &mut Shares) -> rusq
         "INSERT INTO audit (at, session_id, principal, address, transport, action, reason)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
     )?;
-    for record in records {
+    for AuditRecord { attempt, reason } in records {
         put.execute((
-            record.at.as_millis() as i64,
-            record.session_id.as_ref().map(SessionId::as_str),
-            record.principal.as_str(),
-            record.address.as_deref(),
-            &*record.transport,
-            &*record.action,
-            record.reason.as_str(),
+            attempt.at.as_millis() as i64,
+            attempt.session_id.as_ref().map(SessionId::as_str),
+            attempt.principal.as_str(),
+            attempt.address.as_deref(),
+            &*attempt.transport,
+            &*attempt.action,
+            reason.as_str(),
         ))?;
         let place = db.last_insert_rowid() as u64;
-        shares.add(&record.principal, record.address.as_deref(), place);
+        shares.add(&attempt.principal, attempt.address.as_deref(), place);
     }
     Ok(())
 }
@@ -87,12 +88,7 @@ pub(super) fn read(db: &Connection, query: &AuditQuery) -> rusqlite::Result<Audi
         }
     };
     let mut read = db.prepare_cached(sql)?;
-    let rows = read.query_map((before, of_session, limit), record_of)?;
-    let mut page = rows.collect::<rusqlite::Result<Vec<(u64, AuditRecord)>>>()?;
-    let more = page.len() > query.limit;
-    page.truncate(query.limit);
-    let next = page.last().filter(|_| more).map(|(place, _)| *place);
-    Ok(AuditPage { records: page.into_iter().map(|(_, record)| record).collect(), next })
+    AuditPage::fill(query, read.query_map((before, of_session, limit), record_of)?)
 }
 
 fn record_of(row: &Row<'_>) -> rusqlite::Result<(u64, AuditRecord)> {
@@ -103,14 +99,14 @@ fn record_of(row: &Row<'_>) -> rusqlite::Result<(u64, AuditRecord)> {
     let action: String = row.get("action")?;
     let reason: String = row.get("reason")?;
     let known = Reason::ALL.iter().find(|known| known.as_str() == reason);
-    let record = AuditRecord {
+    let attempt = Attempt {
         at: Timestamp::from_millis(row.get::<_, i64>("at")? as u64),
         session_id: session_id.and_then(|id| SessionId::parse(&id).ok()),
         principal: Principal::new(&principal),
         address: address.map(Into::into),
         transport: transport.into(),
         action: action.into(),
-        reason: known.copied().unwrap_or(Reason::InternalError),
     };
-    Ok((row.get::<_, i64>("id")? as u64, record))
+    let reason = known.copied().unwrap_or(Reason::InternalError);
+    Ok((row.get::<_, i64>("id")? as u64, AuditRecord { attempt, reason }))
 }

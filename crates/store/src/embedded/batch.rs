@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use rejoin_core::{InSeq, Principal, Seq, Timestamp};
+use rejoin_core::{InSeq, Seq, Timestamp};
 
 use super::commit::SessionRow;
 use super::index::IndexChange;
@@ -15,6 +15,7 @@ use super::slot::{Session, Slot, Touches, Trace};
 use super::waiting::{Ticket, Waiting};
 use crate::audit::AuditRecord;
 use crate::contract::Body;
+use crate::forgotten::SealNote;
 
 /// What goes into the next commit.
 #[derive(Debug)]
@@ -31,8 +32,8 @@ pub(super) struct Batch {
     pub(super) deleted: Vec<Key>,
     /// For the audit trail.
     pub(super) audit: Vec<AuditRecord>,
-    /// Principals of which older seals are refused from now on, if their session is not known.
-    pub(super) forgotten_seals: Vec<(Principal, Timestamp)>,
+    /// Which older seals are refused from now on, if their session is not known.
+    pub(super) forgotten_seals: Vec<SealNote>,
     /// Sessions about which this row is the first to say something that no note says.
     pub(super) unnoted: Vec<Key>,
     /// Whether message ids are in the row.

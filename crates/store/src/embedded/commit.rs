@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use rejoin_core::Timestamp;
 use rejoin_core::record::About;
-use rejoin_core::{Principal, Timestamp};
 use rusqlite::Connection;
 use rusqlite::hooks::Wal;
 
@@ -17,6 +17,7 @@ use super::limits;
 use super::witness::Witness;
 use super::{rows, schema};
 use crate::audit::AuditRecord;
+use crate::forgotten::SealNote;
 
 /// All that one commit writes.
 #[derive(Debug)]
@@ -35,7 +36,7 @@ pub(super) struct Commit {
     /// For the audit trail.
     pub(super) audit: Vec<AuditRecord>,
     /// See [`super::batch::Batch::forgotten_seals`].
-    pub(super) forgotten_seals: Vec<(Principal, Timestamp)>,
+    pub(super) forgotten_seals: Vec<SealNote>,
     /// Set by the database: whether there is enough to tidy up for a commit that nobody asked for.
     pub(super) left_untidy: bool,
 }
@@ -122,8 +123,8 @@ impl Database {
             rows::put(&self.db, row)?;
         }
         self.trail.put(&self.db, &commit.audit)?;
-        for (principal, at) in &commit.forgotten_seals {
-            schema::forget_seals(&self.db, principal, *at)?;
+        for note in &commit.forgotten_seals {
+            schema::forget_seals(&self.db, note)?;
         }
         if let Some(number) = commit.delete_up_to {
             schema::delete_journal_rows(&self.db, number)?;

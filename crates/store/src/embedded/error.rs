@@ -2,9 +2,12 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rejoin_core::SessionId;
 use rusqlite::ErrorCode;
+
+use super::limits;
 
 /// Why a store was not opened. Nothing was changed, and nothing that was acknowledged is lost.
 #[derive(Debug, thiserror::Error)]
@@ -56,6 +59,28 @@ pub enum OpenError {
         /// What was found.
         what: String,
     },
+    /// There is no store to look at.
+    #[error("there is no store in {}", .directory.display())]
+    Nothing {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// More is lost than [`Options::accept_data_loss`](super::Options::accept_data_loss) need be said for.
+    #[error(
+        "{} is damaged, and was left as it is: {}; what is whole are {sessions} sessions with {events} events; \
+         restore a backup, or start once with --accept-data-loss to go on with these and lose the rest",
+        .file.display(), in_a_row(.damage)
+    )]
+    DataLoss {
+        /// The database.
+        file: PathBuf,
+        /// What was found.
+        damage: Vec<Damage>,
+        /// Sessions that are whole, or of which a part is.
+        sessions: usize,
+        /// Their events.
+        events: usize,
+    },
     /// The disk is full.
     #[error("{}", no_space(.directory))]
     Full {
@@ -82,6 +107,11 @@ pub enum Damage {
         /// Which of these.
         what: &'static str,
     },
+    /// The database file is a copy, so it may be older than what clients have seen.
+    #[error(
+        "the database file is a copy, as of a backup that was put back: what came after it was made may be missing"
+    )]
+    PutBack,
     /// Journal rows are missing, unreadable or changed.
     #[error("{count} rows of the journal are missing or damaged, the first is {first}")]
     Journal {
@@ -112,6 +142,12 @@ pub enum Damage {
     /// An earlier start has found damage and was cut short while answering it; that is done now.
     #[error("the database was found damaged before; what could be salvaged of it is in place now")]
     SalvagedBefore,
+    /// The file is not as SQLite wants it. Only [`verify`](super::verify) looks for this.
+    #[error("SQLite finds in its file: {what}")]
+    File {
+        /// What SQLite says.
+        what: String,
+    },
     /// A table could not be read to its end.
     #[error("the table {table} can't be read throughout: {what}")]
     Unreadable {
@@ -120,6 +156,34 @@ pub enum Damage {
         /// What SQLite says.
         what: String,
     },
+}
+
+impl Damage {
+    /// Whether no more is gone than the last few commits, or it was somebody's decision to go on with less.
+    pub(super) fn is_small(&self) -> bool {
+        match self {
+            Self::CommitsLost { from, to } => to - from < limits::COMMITS_LOST_UNASKED,
+            Self::PutBack | Self::SalvagedBefore => true,
+            Self::NoWitness { .. }
+            | Self::Journal { .. }
+            | Self::NoJournal
+            | Self::Session { .. }
+            | Self::Sessions { .. }
+            | Self::Unreadable { .. }
+            | Self::File { .. } => false,
+        }
+    }
+}
+
+/// The first few of what may be thousands, in one sentence.
+fn in_a_row(damage: &[Damage]) -> String {
+    let told: Vec<String> =
+        damage.iter().take(limits::FAULTS_TOLD).map(Damage::to_string).collect();
+    let told = told.join("; ");
+    match damage.len().saturating_sub(limits::FAULTS_TOLD) {
+        0 => told,
+        more => format!("{told}; and {more} more of the kind"),
+    }
 }
 
 /// The sentence for a disk without space, wherever it is met.
@@ -171,6 +235,11 @@ impl Fault {
             Self::Witness(error) | Self::File(error) => error.kind() == io::ErrorKind::StorageFull,
             Self::Row { .. } | Self::RowMissing(_) | Self::Panicked => false,
         }
+    }
+
+    /// How long callers wait for something that this keeps from being done.
+    pub(super) fn patience(&self) -> Duration {
+        if self.is_full() { limits::WAIT_FOR_SPACE } else { limits::WAIT_FOR_LOCK }
     }
 
     /// As a sentence for the person who runs the server.

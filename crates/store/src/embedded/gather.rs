@@ -65,8 +65,9 @@ fn gather_share(
         let active = principals.share(&mut stored.about.principal);
         let mut session = Rebuild::new(stored, &mut events);
         said.tell(index, journal, &mut session);
+        let as_of = session.as_of();
         let (slot, bytes) = session.finish(row.key, row.sum);
-        let (taken, entry) = take_over.take(row.key, slot);
+        let (taken, entry) = take_over.take(row.key, slot, as_of);
         *active += usize::from(taken.is_active);
         needed += bytes;
         sessions.push(taken);

@@ -1,5 +1,6 @@
-//! A file system for SQLite that is the system's own, but for one thing: what SQLite writes to the
-//! write-ahead log is gathered, and written in one piece when it is to be flushed.
+//! A file system for SQLite that is the system's own, but for two things: what SQLite writes to the
+//! write-ahead log is gathered, and written in one piece when it is to be flushed; and on Linux that flush is
+//! `fdatasync`.
 //!
 //! SQLite writes every page of a commit with two calls, 24 bytes and the page. For a large commit those
 //! calls took more of the writer's time than everything else it does; gathered, a commit is one write
@@ -8,10 +9,15 @@
 //! Nobody can miss what is gathered: other connections look at a page of the log only when its commit is
 //! in the index that they share, and with `synchronous = FULL` SQLite flushes before it says so. This
 //! connection's own reads, and whatever else asks about the file, write out what is gathered first.
+//!
+//! SQLite flushes with `fsync` unless it is compiled with `HAVE_FDATASYNC`, which a crate cannot ask of its
+//! dependency. The flush is therefore made here, and is the same in every program that the crate is built into.
 #![expect(unsafe_code, reason = "SQLite takes a file system as a table of C functions")]
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, OsStr, c_int, c_void};
+use std::fs::File;
 use std::mem::size_of;
+use std::os::unix::ffi::OsStrExt as _;
 use std::ptr;
 use std::sync::OnceLock;
 
@@ -57,13 +63,19 @@ struct Log {
 }
 
 /// What is to be written, and where.
-#[derive(Default)]
 struct Gathered {
     bytes: Vec<u8>,
     at: i64,
+    /// The log once more, to flush it: SQLite does not give its own descriptor away. Closing a second descriptor
+    /// of the database would drop SQLite's locks; the log is never locked.
+    file: File,
 }
 
 impl Gathered {
+    fn new(file: File) -> Self {
+        Self { bytes: Vec::new(), at: 0, file }
+    }
+
     fn continues(&self, at: i64, bytes: usize) -> bool {
         self.at + self.bytes.len() as i64 == at
             && self.bytes.len() + bytes <= limits::GATHERED_BYTES
@@ -165,10 +177,37 @@ unsafe extern "C" fn open(
             (*file).pMethods = ptr::null(); // there is nothing to close
             return code;
         }
-        let gathered = Box::into_raw(Box::<Gathered>::default());
+        let second = match open_again(file, name) {
+            Ok(second) => second,
+            Err(code) => {
+                system!(file, xClose);
+                (*file).pMethods = ptr::null();
+                return code;
+            }
+        };
+        let gathered = Box::into_raw(Box::new(Gathered::new(second)));
         let known = ffi::sqlite3_file { pMethods: &raw const METHODS };
         file.cast::<Log>().write(Log { file: known, gathered });
         ffi::SQLITE_OK
+    }
+}
+
+/// Opens a log a second time, for [`flush`], which flushes no directory. The system's own first flush does
+/// that, so it is made here: a log that is new keeps its name.
+///
+/// SAFETY: the system's file behind `log` must be open, under `name`.
+unsafe fn open_again(
+    log: *mut ffi::sqlite3_file,
+    name: ffi::sqlite3_filename,
+) -> Result<File, c_int> {
+    // SAFETY: as said above; SQLite's names of files end with a zero.
+    unsafe {
+        match system!(log, xSync, ffi::SQLITE_SYNC_NORMAL) {
+            ffi::SQLITE_OK => {}
+            code => return Err(code),
+        }
+        let path = OsStr::from_bytes(CStr::from_ptr(name).to_bytes());
+        File::open(path).map_err(|_| ffi::SQLITE_CANTOPEN)
     }
 }
 
@@ -222,7 +261,35 @@ unsafe extern "C" fn truncate(log: *mut ffi::sqlite3_file, size: i64) -> c_int {
 }
 
 unsafe extern "C" fn sync(log: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
-    write_out_and!(log, xSync, flags)
+    // SAFETY: SQLite calls this with a file that `open` has opened.
+    unsafe {
+        match write_out(log) {
+            ffi::SQLITE_OK => flush(log, flags),
+            code => code,
+        }
+    }
+}
+
+/// Flushes the log's content, and its size if that has changed, but no times.
+///
+/// SAFETY: `log` must have been opened by [`open`].
+#[cfg(target_os = "linux")]
+unsafe fn flush(log: *mut ffi::sqlite3_file, _: c_int) -> c_int {
+    // SAFETY: as in `write_out`.
+    let file = unsafe { &(*(*log.cast::<Log>()).gathered).file };
+    match file.sync_data() {
+        Ok(()) => ffi::SQLITE_OK,
+        Err(_) => ffi::SQLITE_IOERR_FSYNC, // SQLite takes the cause from `errno`
+    }
+}
+
+/// Elsewhere SQLite knows best which call reaches the disk.
+///
+/// SAFETY: `log` must have been opened by [`open`].
+#[cfg(not(target_os = "linux"))]
+unsafe fn flush(log: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
+    // SAFETY: the same.
+    unsafe { system!(log, xSync, flags) }
 }
 
 unsafe extern "C" fn file_size(log: *mut ffi::sqlite3_file, size: *mut i64) -> c_int {

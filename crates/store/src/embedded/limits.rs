@@ -78,6 +78,19 @@ pub(super) const PATIENCE: Duration = Duration::from_millis(20);
 /// Session rows that were changed by opening alone and are written by one commit.
 pub(super) const LAZY_ROWS: usize = 32;
 
+/// Runs of processes on the store that are remembered, each in a line of `runs.mark`.
+pub(super) const RUNS_KEPT: usize = 64;
+
+/// Commits that may be missing at the end without anybody being asked: the tail of the write-ahead log, as a power failure
+/// can take it on a disk that says too early that it has flushed.
+pub(super) const COMMITS_LOST_UNASKED: u64 = 16;
+
+/// Faults of one store that are told one by one.
+pub(super) const FAULTS_TOLD: usize = 8;
+
+/// Pages of a backup that are copied before they are flushed.
+pub(super) const BACKUP_PAGES: i32 = 1024;
+
 /// Sessions looked at under one lock when listing.
 pub(super) const LIST_STEP: usize = 512;
 
@@ -93,6 +106,13 @@ pub(super) const TRY_AGAIN: Duration = Duration::from_millis(20);
 
 /// A commit that can't be made for so long makes the store refuse what is new.
 pub(super) const STALLED: Duration = Duration::from_secs(1);
+
+/// How long callers wait for a commit for which there is no space, before they are told that the outcome is
+/// not known: somebody has to make room, which takes longer than any client waits.
+pub(super) const WAIT_FOR_SPACE: Duration = Duration::from_secs(2);
+
+/// The same while another program has the database locked, which most do for a moment.
+pub(super) const WAIT_FOR_LOCK: Duration = Duration::from_secs(10);
 
 /// How long a checkpoint that a reader was in the way of is not tried again.
 pub(super) const CHECKPOINT_AGAIN: Duration = Duration::from_secs(1);

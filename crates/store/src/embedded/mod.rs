@@ -17,14 +17,17 @@
 //! | `journal`, `rows`, `audit`, `schema` | what is in the file |
 //! | `room` | what would add to what a principal holds, and what is forgotten for it |
 //! | `piece`, `cleanup`, `spill`, `relieve` | which bytes are still needed, in the file and in memory |
-//! | `open`, `lock`, `private`, `write_again`, `witness`, `scan`, `recover`, `salvage` | opening: what was there, and is it whole? |
+//! | `open`, `lock`, `private`, `write_again`, `witness`, `birth`, `runs`, `scan`, `recover`, `salvage` | opening: what was there, and is it whole? |
+//! | `backup`, `verify` | for other processes: a copy of a store in use, and whether one is whole |
 //! | `gather`, `rebuild`, `packed`, `take_over`, `assemble`, `parallel` | … and how it comes back into memory |
 //! | `limits` | every bound |
 
 mod apply;
 mod assemble;
 mod audit;
+mod backup;
 mod batch;
+mod birth;
 mod cleanup;
 mod commit;
 mod desk;
@@ -54,6 +57,7 @@ mod relieve;
 mod request;
 mod room;
 mod rows;
+mod runs;
 mod salvage;
 mod scan;
 mod schema;
@@ -61,6 +65,7 @@ mod shared;
 mod slot;
 mod spill;
 mod take_over;
+mod verify;
 mod waiting;
 mod witness;
 mod write_again;
@@ -83,6 +88,7 @@ use rejoin_core::state::{
 use rejoin_core::{InSeq, Principal, Seq, SessionId, Term, Timestamp};
 use tokio::sync::oneshot;
 
+pub use self::backup::backup;
 use self::desk::{AppliedAppend, Desk};
 pub use self::error::{Damage, OpenError};
 pub use self::open::{OpenReport, Options, Random};
@@ -91,12 +97,13 @@ use self::read::{Bodies, Found};
 use self::request::{Answer, Applied, Change, Entering, Reply, Request};
 use self::shared::Shared;
 use self::slot::{Session, Touches, Trace};
+pub use self::verify::{Verification, verify};
 use crate::audit::{AuditPage, AuditQuery, AuditRecord, RevokesTokens};
 use crate::contract::{
     Body, CreateRefused, Due, Early, Failure, MessagePage, Page, PageLimit, Parked, Query,
     Restoration, Store, StoredEntry, StoredEvent, StoredSnapshot, Unavailable,
 };
-use crate::measure::Measurements;
+use crate::measure::{Measurements, StoreBytes};
 use crate::relief;
 
 /// Sessions in a directory of the local disk.
@@ -340,6 +347,9 @@ impl Store for EmbeddedStore {
                 session.unsaved = true;
                 return Ok(());
             }
+            if self.shared.is_stalled() {
+                return Ok(()); // a later one says it again, and acks must not pile up
+            }
         }
         let change = move |session: &mut SessionState<Piece>| (Trace::Nothing, session.ack(&ack));
         self.change(id, Touches::Record, None, change).await
@@ -550,12 +560,26 @@ impl Store for EmbeddedStore {
         Some(self.shared.accounts.of(principal))
     }
 
+    fn note_alive(&self, now: Timestamp) {
+        if let Err(error) = self.shared.run.is_alive(now) {
+            tracing::debug!(%error, "runs.mark can't be written");
+        }
+    }
+
     fn is_paused(&self) -> bool {
         !self.shared.disk_space.is_enough()
     }
 
+    async fn stalled(&self) -> Unavailable {
+        self.shared.stalled().await
+    }
+
     fn measurements(&self) -> Option<&Measurements> {
         Some(&self.shared.measurements)
+    }
+
+    fn bytes(&self) -> StoreBytes {
+        self.shared.bytes()
     }
 
     async fn close(&self) -> Result<(), Unavailable> {

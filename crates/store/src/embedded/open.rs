@@ -15,6 +15,7 @@ use rusqlite::Connection;
 
 use super::assemble::Assembly;
 use super::batch::Batch;
+use super::birth;
 use super::cleanup::Journal;
 use super::commit::Database;
 use super::desk::{Desk, Papers};
@@ -27,6 +28,7 @@ use super::parallel;
 use super::piece::Ledger;
 use super::private;
 use super::recover::{self, Content};
+use super::runs::{CurrentRun, Runs};
 use super::salvage::{self, Salvage};
 use super::schema::{self, Files, Found};
 use super::shared::Shared;
@@ -37,6 +39,7 @@ use super::write_again::write_again;
 use super::writer::Writer;
 use crate::account::{Bounds, Counted};
 use crate::contract::{Parked, Unavailable};
+use crate::forgotten::SealNote;
 
 /// Fills a slice with random bytes.
 pub type Random = Box<dyn FnMut(&mut [u8]) + Send>;
@@ -60,6 +63,12 @@ pub struct Options {
     /// Free bytes of the disk below which nothing new is taken, but never more than a sixteenth of the
     /// disk. Zero: as long as the disk takes it.
     pub disk_reserve: u64,
+    /// Whether a database file that is a copy counts as [`Damage::PutBack`].
+    pub notice_copies: bool,
+    /// Whether what is whole of a damaged store is opened, however much is lost. Without it only the last few commits
+    /// may be missing, as they are after a power failure on a disk that does not keep its promises; a store that lost
+    /// more is refused and left as it is.
+    pub accept_data_loss: bool,
     /// What becomes of the sessions that the last process left behind.
     pub recovery: Recovery,
     /// Where the names of new epochs come from.
@@ -70,7 +79,7 @@ impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { directory, bounds, max_buffered_bytes, audit_max, memory_bytes, .. } = self;
         let max_bytes_per_principal = &self.max_bytes_per_principal;
-        let Self { disk_reserve, recovery, random: _, .. } = self;
+        let Self { disk_reserve, notice_copies, accept_data_loss, recovery, .. } = self;
         f.debug_struct("Options")
             .field("directory", directory)
             .field("bounds", bounds)
@@ -79,6 +88,8 @@ impl fmt::Debug for Options {
             .field("audit_max", audit_max)
             .field("memory_bytes", memory_bytes)
             .field("disk_reserve", disk_reserve)
+            .field("notice_copies", notice_copies)
+            .field("accept_data_loss", accept_data_loss)
             .field("recovery", recovery)
             .finish_non_exhaustive()
     }
@@ -135,17 +146,19 @@ pub(super) fn open(mut options: Options) -> Result<Opened, OpenError> {
     let max =
         Bounds { all: options.max_buffered_bytes, of_principal: options.max_bytes_per_principal };
     let disk_space = DiskSpace::new(&files.directory, options.disk_reserve);
-    let shared = Shared::new(identity, files.clone(), options.bounds, max, disk_space);
+    let run = CurrentRun::begin(&files.runs, newest.number + 1, options.recovery.now);
+    let run = run.map_err(of_io)?;
+    let (bounds, ledger_too) = (options.bounds, Arc::clone(&ledger));
+    let shared = Shared::new(identity, files.clone(), run, bounds, max, disk_space, ledger_too);
     for Taken { about, counted, .. } in &sessions {
         shared.accounts.count(&about.principal, &about.id, Counted::default(), *counted);
         shared.measurements.holds(0, counted.held_bytes());
     }
-    for (principal, at) in schema::forgotten_seals(&db).map_err(of_sqlite(&files))? {
-        shared.accounts.forget_seals(&principal, at);
-    }
+    remember_seals(&db, &shared).map_err(of_sqlite(&files))?;
     let assembly = Assembly { newest, rows: &mut rows, ledger: &ledger, index: &shared.index };
     let (tables, unwritten) = assembly.put_in_place(sessions, entries, &mut report);
     schema::use_this_version(&db).map_err(of_sqlite(&files))?;
+    birth::note(&db, &files.database).map_err(of_sqlite(&files))?;
     let database = Database::new(db, witness, options.audit_max as u64);
     let database = database.map_err(of_sqlite(&files))?;
 
@@ -179,6 +192,24 @@ pub(super) fn open(mut options: Options) -> Result<Opened, OpenError> {
     Ok((shared, desk, thread, report))
 }
 
+/// Reads which seals are refused. A file that an older version left may have more notes than are kept.
+fn remember_seals(db: &Connection, shared: &Shared) -> rusqlite::Result<()> {
+    let mut folded = Vec::new();
+    for (principal, at) in schema::forgotten_seals(db)? {
+        match principal {
+            Some(principal) => folded.extend(shared.accounts.forget_seals(&principal, at)),
+            None => shared.accounts.forget_seals_of_others(at),
+        }
+    }
+    folded.retain(|note| matches!(note, SealNote::OfOthers(..)));
+    if folded.is_empty() {
+        return Ok(());
+    }
+    let transaction = db.unchecked_transaction()?;
+    folded.iter().try_for_each(|note| schema::forget_seals(db, note))?;
+    transaction.commit()
+}
+
 fn of_sqlite(files: &Files) -> impl Fn(rusqlite::Error) -> OpenError + '_ {
     |error| OpenError::of_sqlite(&error, &files.database, &files.directory)
 }
@@ -201,14 +232,20 @@ fn read_or_make(
     schema::use_wal(&db).map_err(of_sqlite(files))?;
     let witness = Witness::read(&files.mark);
     let witness = witness.map_err(|error| OpenError::of_io(error, &files.directory))?;
-    let take_over = TakeOver { bounds: &options.bounds, recovery: &options.recovery };
+    let runs = Runs::read(&files.runs);
+    let take_over = TakeOver { bounds: &options.bounds, recovery: &options.recovery, runs: &runs };
     // Both take a while, one of the disk, the other of the processors.
     let (grown, content) = parallel::both(
         || grow_wal(files),
-        || recover::read(&db, &files.database, witness, take_over, ledger),
+        || recover::read(&db, recover::readers_of(&files.database), witness, take_over, ledger),
     );
     grown.map_err(|error| OpenError::of_io(error, &files.directory))?;
-    let content = content.map_err(of_sqlite(files))?;
+    let mut content = content.map_err(of_sqlite(files))?;
+    if content.damage.is_empty() && birth::is_backup(&db).map_err(of_sqlite(files))? {
+        content.damage.push(Damage::PutBack);
+    } else if options.notice_copies && content.damage.is_empty() {
+        content.damage.extend(birth::compare(&db, &files.database).map_err(of_sqlite(files))?);
+    }
     Ok((db, content, witness))
 }
 
@@ -248,6 +285,14 @@ fn answer_damage(
     if report.new_epochs > 0 || report.damage.len() > 1 {
         let what = format!("what was salvaged of it is damaged again: {:?}", content.damage);
         return Err(OpenError::Unusable { file: files.database.clone(), what });
+    }
+    if !options.accept_data_loss && !content.damage.iter().all(Damage::is_small) {
+        return Err(OpenError::DataLoss {
+            file: files.database.clone(),
+            sessions: content.sessions.len(),
+            events: content.sessions.iter().map(|taken| taken.events).sum(),
+            damage: content.damage,
+        });
     }
     report.damage.clone_from(&content.damage);
     // Those will not be found attached again.

@@ -51,7 +51,8 @@ impl Writer {
     }
 
     /// Tries again as long as there is no space or another program has the database locked. What was
-    /// applied stays applied and unseen, nobody is told anything, and nothing new is taken meanwhile.
+    /// applied stays applied and unseen, and nothing new is taken meanwhile. Callers that wait for it too long are
+    /// told that its outcome is not known.
     fn until_it_works(
         &mut self,
         mut work: impl FnMut(&mut Database) -> Result<(), Fault>,
@@ -68,7 +69,9 @@ impl Writer {
                     self.shared.wait_out(&fault, first, waited);
                 }
                 done => {
-                    self.shared.disk_space.stall(false);
+                    if since.is_some() {
+                        self.shared.goes_on();
+                    }
                     return done;
                 }
             }

@@ -97,6 +97,7 @@ impl<'a, 'j> Rebuild<'a, 'j> {
                 numbers.in_head = numbers.in_head.max(in_seq);
                 if let Some(deadline) = deadline.filter(|_| news) {
                     (vitals.last_activity, vitals.expires_at) = (at, deadline);
+                    vitals.unseen_ms = 0;
                 }
                 if has_ids {
                     self.seen.extend(digest.map(|digest| Remembered { digest, in_seq, at }));
@@ -135,11 +136,19 @@ impl<'a, 'j> Rebuild<'a, 'j> {
             Head::Note { numbers: noted, last_activity, expires_at, .. } => {
                 numbers.grow_to(&noted);
                 if news {
+                    if last_activity > vitals.last_activity {
+                        vitals.unseen_ms = 0;
+                    }
                     (vitals.last_activity, vitals.expires_at) = (last_activity, expires_at);
                     self.unnoted_from = NonZeroU64::new(number); // it says all that was said before
                 }
             }
         }
+    }
+
+    /// The commit that wrote the session's row.
+    pub(super) fn as_of(&self) -> u64 {
+        self.stored.as_of
     }
 
     /// The session as it was, and how many bytes of the journal its out log needs; of those the

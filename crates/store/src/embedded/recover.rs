@@ -19,7 +19,7 @@ use super::index::Entries;
 use super::journal::{self, Header};
 use super::limits;
 use super::piece::Ledger;
-use super::scan::{self, Extent, JournalRows, RowFound, SessionRows};
+use super::scan::{self, Extent, JournalRows, Readers, RowFound, SessionRows};
 use super::schema;
 use super::take_over::{TakeOver, Taken};
 use super::witness::{StoreId, Testimony};
@@ -45,7 +45,7 @@ pub(super) struct Content {
 /// answer.
 pub(super) fn read(
     db: &Connection,
-    database: &Path,
+    readers: Readers<'_>,
     witness: Option<Testimony>,
     take_over: TakeOver<'_>,
     ledger: &Arc<Ledger>,
@@ -53,9 +53,12 @@ pub(super) fn read(
     let store = or_damaged(schema::store_id(db))?;
     let said = newest_header(db)?;
     let last_possible = said.map_or(0, |said| said.number).max(witness.map_or(0, |w| w.number));
-    let threads = threads_for(database);
-    let extent = Extent { database, said: said.as_ref(), last_possible, threads };
-    let scan::Tables { sessions: session_rows, journal } = scan::read(extent, ledger)?;
+    let extent = Extent { said: said.as_ref(), last_possible };
+    let scan::Tables { sessions: session_rows, journal } = scan::read(readers, extent, ledger)?;
+    let threads = match readers {
+        Readers::OfFile { threads, .. } => threads,
+        Readers::One(_) => 1,
+    };
 
     let mut damage = Vec::new();
     let journal = Journal::join(journal, &mut damage);
@@ -72,13 +75,14 @@ pub(super) fn read(
     Ok(Content { store, sessions, entries, rows: journal.remembered(), newest, damage })
 }
 
-/// A small database is read before another thread has begun.
-fn threads_for(database: &Path) -> usize {
+/// Reads a database that nobody changes. A small one is read before another thread has begun.
+pub(super) fn readers_of(database: &Path) -> Readers<'_> {
     let bytes = fs::metadata(database).map_or(0, |file| file.len());
-    if bytes < limits::OPEN_ALONE_BYTES {
-        return 1;
-    }
-    thread::available_parallelism().map_or(1, usize::from).min(limits::OPEN_THREADS)
+    let threads = match bytes < limits::OPEN_ALONE_BYTES {
+        true => 1,
+        false => thread::available_parallelism().map_or(1, usize::from).min(limits::OPEN_THREADS),
+    };
+    Readers::OfFile { database, threads }
 }
 
 fn compare_with_witness(
@@ -99,7 +103,7 @@ fn compare_with_witness(
 }
 
 /// What the newest row says, if it can be read.
-fn newest_header(db: &Connection) -> rusqlite::Result<Option<Header>> {
+pub(super) fn newest_header(db: &Connection) -> rusqlite::Result<Option<Header>> {
     let sql = "SELECT id, body FROM journal ORDER BY id DESC LIMIT 1";
     let header = or_damaged(db.query_row(sql, [], |row| {
         let number = row.get::<_, i64>(0)? as u64;

@@ -113,8 +113,8 @@ impl Papers {
         };
         let closed_at = relief::closed_at(&slot.lock().state);
         self.remove(&id, &slot);
-        if let Some(at) = closed_at.filter(|at| self.shared.accounts.forget_seals(principal, *at)) {
-            self.batch.forgotten_seals.push((principal.clone(), at));
+        if let Some(at) = closed_at {
+            self.batch.forgotten_seals.extend(self.shared.accounts.forget_seals(principal, at));
         }
         true
     }

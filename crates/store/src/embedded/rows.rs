@@ -33,6 +33,8 @@ struct StoredRef<'a> {
     vitals: &'a Vitals,
     tokens: &'a Tokens,
     numbers: Numbers,
+    /// Rows that an older Rejoin wrote end before it.
+    unseen_ms: u32,
 }
 
 /// The record of a row does not say what was written.
@@ -42,7 +44,8 @@ pub(super) struct BadRecord;
 /// The row of a session, and the checksum of its record.
 pub(super) fn encode(session: &Session, as_of: u64) -> (SessionRow, u32) {
     let SessionState { about, vitals, tokens, .. } = &session.state;
-    let stored = StoredRef { as_of, about, vitals, tokens, numbers: session.numbers() };
+    let (numbers, unseen_ms) = (session.numbers(), vitals.unseen_ms);
+    let stored = StoredRef { as_of, about, vitals, tokens, numbers, unseen_ms };
     let mut record = postcard::to_extend(&stored, vec![0; 4]).expect("memory takes everything");
     let sum = checksum(session.key, &record[4..]);
     record[..4].copy_from_slice(&sum.to_le_bytes());
@@ -65,7 +68,11 @@ pub(super) fn check(key: Key, record: &[u8]) -> Result<(&[u8], u32), BadRecord> 
 
 /// The session in a record that is whole.
 pub(super) fn decode(content: &[u8]) -> Result<Stored, BadRecord> {
-    postcard::from_bytes(content).map_err(|_| BadRecord)
+    let (mut stored, rest) = postcard::take_from_bytes::<Stored>(content).map_err(|_| BadRecord)?;
+    if !rest.is_empty() {
+        stored.vitals.unseen_ms = postcard::from_bytes(rest).map_err(|_| BadRecord)?;
+    }
+    Ok(stored)
 }
 
 /// The checksum that a record has, right or wrong.
@@ -113,5 +120,38 @@ fn status_word(status: &Status) -> &'static str {
         Status::Ended { ending: Ending::Expired, .. } => "expired",
         Status::Ended { ending: Ending::Restored { .. }, .. } => "restored",
         Status::Ended { ending: Ending::CleanedUp, .. } => "cleaned_up",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rejoin_core::ids::LogId;
+    use rejoin_core::record::Kind;
+    use rejoin_core::state::{Create, Room};
+    use rejoin_core::{Epoch, Principal, SessionId, Timestamp};
+
+    use super::*;
+
+    #[test]
+    fn a_row_of_an_older_version_ends_before_what_was_added() {
+        let about = About {
+            id: SessionId::parse("old").unwrap(),
+            principal: Principal::anonymous(),
+            kind: Kind::Agent,
+            client: "{}".into(),
+            created_at: Timestamp::from_millis(1),
+        };
+        let (log, epoch, keep_for) = (LogId::new(1), Epoch::from_text("e"), Default::default());
+        let create = Create { about, log, epoch, keep_for, room: Room::UNLIMITED };
+        let SessionState::<()> { about, vitals, tokens, .. } = SessionState::create(create);
+        let about = About::clone(&about);
+        let numbers = Numbers::default();
+        let mut stored = Stored { as_of: 7, about, vitals, tokens, numbers };
+        let old = postcard::to_allocvec(&stored).unwrap();
+        assert_eq!(decode(&old).unwrap(), stored);
+        let new = postcard::to_extend(&21_000u32, old).unwrap();
+        stored.vitals.unseen_ms = 21_000;
+        assert_eq!(decode(&new).unwrap(), stored);
+        assert_eq!(decode(&new[..new.len() - 1]), Err(BadRecord), "it is cut off");
     }
 }

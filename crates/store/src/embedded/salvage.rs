@@ -84,6 +84,7 @@ impl Salvage<'_> {
         let newest = schema::make(&db, self.store, || -> Result<u64, Fault> {
             write_sessions(&db, &mut tables, self.number)?;
             audit::Trail::new(self.audit_max).put(&db, &self.readable_audit())?;
+            schema::copy_forgotten_seals(self.damaged, &db)?;
             let whole_rows = content.rows.iter().map(|row| row.row.number());
             self.write_journal(whole_rows, &db, &tables, &ledger)
         })?;
@@ -132,7 +133,7 @@ impl Salvage<'_> {
     /// The audit trail, as far as it can be read; oldest first.
     fn readable_audit(&self) -> Vec<AuditRecord> {
         let limit = usize::try_from(self.audit_max).unwrap_or(usize::MAX - 1);
-        let query = AuditQuery { session_id: None, before: None, limit };
+        let query = AuditQuery { limit, ..AuditQuery::default() };
         match audit::read(self.damaged, &query) {
             Ok(page) => page.records.into_iter().rev().collect(),
             Err(error) => {

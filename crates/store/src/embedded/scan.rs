@@ -42,15 +42,22 @@ impl Keys {
     }
 }
 
+/// Which connections read.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Readers<'a> {
+    /// So many threads, each with a connection of its own to this file, which nobody may change meanwhile.
+    OfFile { database: &'a Path, threads: usize },
+    /// This one, in whose transaction all is of one moment.
+    One(&'a Connection),
+}
+
 /// Where to look for what.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extent<'a> {
-    pub(super) database: &'a Path,
     /// What the newest row says, if it can be read.
     pub(super) said: Option<&'a Header>,
     /// The newest row that there can be.
     pub(super) last_possible: u64,
-    pub(super) threads: usize,
 }
 
 /// Session rows as they stand in the table, in the order of their keys.
@@ -212,6 +219,15 @@ enum Part {
     Journal(Keys),
 }
 
+impl Part {
+    fn read(self, db: &Connection, ledger: &Arc<Ledger>) -> rusqlite::Result<PartRead> {
+        match self {
+            Self::Sessions(keys) => read_sessions(db, keys).map(PartRead::Sessions),
+            Self::Journal(keys) => read_journal(db, keys, ledger).map(PartRead::Journal),
+        }
+    }
+}
+
 enum PartRead {
     Sessions(SessionRows),
     Journal(JournalRows),
@@ -219,28 +235,33 @@ enum PartRead {
 
 /// Reads both tables. Fails only if the file can't be got at; what is wrong inside is part of the
 /// answer.
-pub(super) fn read(extent: Extent<'_>, ledger: &Arc<Ledger>) -> rusqlite::Result<Tables> {
+pub(super) fn read(
+    readers: Readers<'_>,
+    extent: Extent<'_>,
+    ledger: &Arc<Ledger>,
+) -> rusqlite::Result<Tables> {
     let said = extent.said.copied().unwrap_or_default();
-    let parts = if extent.threads > 1 { limits::OPEN_PARTS } else { 1 };
+    let parts = match readers {
+        Readers::OfFile { threads: 2.., .. } => limits::OPEN_PARTS,
+        Readers::OfFile { .. } | Readers::One(_) => 1,
+    };
     let journal = Keys::in_parts(said.first, said.number, extent.last_possible, parts);
     let sessions = Keys::in_parts(0, said.next_key, said.next_key, parts);
     let parts =
         sessions.into_iter().map(Part::Sessions).chain(journal.into_iter().map(Part::Journal));
-    let outcomes = parallel::map(
-        extent.threads,
-        parts.collect(),
-        || None,
-        |db, part| {
-            let db = match db {
-                Some(db) => db,
-                None => db.insert(schema::connect_reader(extent.database)?),
+    let outcomes = match readers {
+        Readers::One(db) => parts.map(|part| part.read(db, ledger)).collect(),
+        Readers::OfFile { database, threads } => {
+            let read = |db: &mut Option<Connection>, part: Part| {
+                let db = match db {
+                    Some(db) => db,
+                    None => db.insert(schema::connect_reader(database)?),
+                };
+                part.read(db, ledger)
             };
-            match part {
-                Part::Sessions(keys) => read_sessions(db, keys).map(PartRead::Sessions),
-                Part::Journal(keys) => read_journal(db, keys, ledger).map(PartRead::Journal),
-            }
-        },
-    );
+            parallel::map(threads, parts.collect(), || None, read)
+        }
+    };
     let mut tables = Tables { sessions: Vec::new(), journal: Vec::new() };
     for outcome in outcomes {
         match outcome? {

@@ -11,6 +11,7 @@ use rusqlite::{Connection, OpenFlags};
 use super::error::OpenError;
 use super::witness::StoreId;
 use super::{gathering, limits};
+use crate::forgotten::SealNote;
 
 /// Tells a database of Rejoin from any other: "RJIN".
 const APPLICATION_ID: u32 = 0x524a_494e;
@@ -58,6 +59,7 @@ pub(super) struct Files {
     pub(super) database: PathBuf,
     pub(super) wal: PathBuf,
     pub(super) mark: PathBuf,
+    pub(super) runs: PathBuf,
     pub(super) lock: PathBuf,
 }
 
@@ -69,15 +71,17 @@ impl Files {
             database: directory.join("rejoin.db"),
             wal: directory.join("rejoin.db-wal"),
             mark: directory.join("commits.mark"),
+            runs: directory.join("runs.mark"),
             lock: directory.join("lock"),
         }
     }
 
     /// All of them, and the one that SQLite's connections share.
     pub(super) fn all(&self) -> impl Iterator<Item = PathBuf> {
-        let Self { directory, database, wal, mark, lock } = self;
+        let Self { directory, database, wal, mark, runs, lock } = self;
         let shared = directory.join("rejoin.db-shm");
-        [database.clone(), wal.clone(), shared, mark.clone(), lock.clone()].into_iter()
+        let files = [database, wal, &shared, mark, runs, lock].map(PathBuf::clone);
+        files.into_iter()
     }
 }
 
@@ -207,30 +211,59 @@ pub(super) fn store_id(db: &Connection) -> rusqlite::Result<StoreId> {
     db.query_row("SELECT value FROM meta WHERE name = 'store'", [], |row| row.get(0))
 }
 
-/// What the names of these begin with in the table `meta`, before a principal.
-const FORGOTTEN_SEALS: &str = "forgotten seals of ";
+/// The name of the note of all principals that have none of their own, in the table `meta`.
+const SEALS_OF_OTHERS: &str = "forgotten seals";
 
-/// Notes that seals of a principal which are as old as this are refused if their session is not known.
-pub(super) fn forget_seals(
-    db: &Connection,
-    principal: &Principal,
-    at: Timestamp,
-) -> rusqlite::Result<()> {
-    let mut put = db.prepare_cached("INSERT OR REPLACE INTO meta (name, value) VALUES (?1, ?2)")?;
-    let name = format!("{FORGOTTEN_SEALS}{principal}");
-    put.execute((name, &at.as_millis().to_be_bytes()[..]))?;
-    Ok(())
+/// What the names of the other notes begin with, before a principal.
+const SEALS_OF: &str = "forgotten seals of ";
+
+/// Notes which seals are refused if their session is not known.
+pub(super) fn forget_seals(db: &Connection, note: &SealNote) -> rusqlite::Result<()> {
+    match note {
+        SealNote::Of(principal, at) => put_note(db, Some(principal), *at),
+        SealNote::OfOthers(principal, at) => {
+            put_note(db, None, *at)?;
+            let mut delete = db.prepare_cached("DELETE FROM meta WHERE name = ?1")?;
+            delete.execute([name_of_note(Some(principal))])?;
+            Ok(())
+        }
+    }
 }
 
-/// What was noted so.
-pub(super) fn forgotten_seals(db: &Connection) -> rusqlite::Result<Vec<(Principal, Timestamp)>> {
-    let mut select = db.prepare("SELECT name, value FROM meta WHERE name LIKE ?1 || '%'")?;
-    let rows = select.query_map([FORGOTTEN_SEALS], |row| {
+/// What was noted so: of each principal, or of all others.
+pub(super) fn forgotten_seals(
+    db: &Connection,
+) -> rusqlite::Result<Vec<(Option<Principal>, Timestamp)>> {
+    let mut select =
+        db.prepare("SELECT name, value FROM meta WHERE name = ?1 OR name LIKE ?2 || '%'")?;
+    let rows = select.query_map([SEALS_OF_OTHERS, SEALS_OF], |row| {
         Ok((row.get::<_, String>(0)?, row.get::<_, [u8; 8]>(1)?))
     })?;
     let read = |(name, at): (String, [u8; 8])| {
         let at = Timestamp::from_millis(u64::from_be_bytes(at));
-        (Principal::new(name.strip_prefix(FORGOTTEN_SEALS).unwrap_or_default()), at)
+        (name.strip_prefix(SEALS_OF).map(Principal::new), at)
     };
     rows.map(|row| row.map(read)).collect()
+}
+
+/// Takes the notes of a damaged database over, as far as they can be read.
+pub(super) fn copy_forgotten_seals(from: &Connection, to: &Connection) -> rusqlite::Result<()> {
+    let notes = match forgotten_seals(from) {
+        Ok(notes) => notes,
+        Err(error) => {
+            tracing::error!("which seals are refused is lost: {error}");
+            return Ok(());
+        }
+    };
+    notes.iter().try_for_each(|(principal, at)| put_note(to, principal.as_ref(), *at))
+}
+
+fn put_note(db: &Connection, of: Option<&Principal>, at: Timestamp) -> rusqlite::Result<()> {
+    let mut put = db.prepare_cached("INSERT OR REPLACE INTO meta (name, value) VALUES (?1, ?2)")?;
+    put.execute((name_of_note(of), &at.as_millis().to_be_bytes()[..]))?;
+    Ok(())
+}
+
+fn name_of_note(principal: Option<&Principal>) -> String {
+    principal.map_or_else(|| SEALS_OF_OTHERS.to_owned(), |of| format!("{SEALS_OF}{of}"))
 }

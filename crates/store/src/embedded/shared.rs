@@ -12,23 +12,27 @@ use super::disk_space::DiskSpace;
 use super::error::Fault;
 use super::index::Index;
 use super::limits;
+use super::piece::Ledger;
 use super::queue::Queue;
 use super::read::Readers;
+use super::runs::CurrentRun;
 use super::schema::Files;
 use crate::account::{Accounts, Bounds};
 use crate::contract::Unavailable;
-use crate::measure::Measurements;
+use crate::measure::{Measurements, StoreBytes};
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) identity: StoreIdentity,
     pub(super) files: Files,
+    pub(super) run: CurrentRun,
     pub(super) queue: Queue,
     pub(super) index: Index,
     pub(super) readers: Readers,
     pub(super) measurements: Measurements,
     pub(super) disk_space: DiskSpace,
+    ledger: Arc<Ledger>,
     /// What each out log keeps.
     pub(super) bounds: LogBounds,
     /// What principals hold, and may hold.
@@ -37,6 +41,8 @@ pub(super) struct Shared {
     /// Somebody wants the store closed: a commit that can't be made is not tried for ever.
     closing: AtomicBool,
     failure: watch::Sender<Option<Unavailable>>,
+    /// Why the commit under way has not been possible for so long that nobody should wait for it.
+    stalled: watch::Sender<Option<Unavailable>>,
 }
 
 impl Shared {
@@ -44,13 +50,17 @@ impl Shared {
     pub(super) fn new(
         identity: StoreIdentity,
         files: Files,
+        run: CurrentRun,
         bounds: LogBounds,
         max: Bounds,
         disk_space: DiskSpace,
+        ledger: Arc<Ledger>,
     ) -> Arc<Self> {
         Arc::new(Self {
             identity,
             disk_space,
+            ledger,
+            run,
             queue: Queue::default(),
             index: Index::default(),
             readers: Readers::new(&files.database),
@@ -60,8 +70,16 @@ impl Shared {
             closed: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             failure: watch::Sender::new(None),
+            stalled: watch::Sender::new(None),
             files,
         })
+    }
+
+    /// How many bytes the store takes at this moment; a file that can't be asked for its size has none.
+    pub(super) fn bytes(&self) -> StoreBytes {
+        let size = |file| std::fs::metadata(file).map_or(0, |metadata| metadata.len());
+        let (database, wal) = (size(&self.files.database), size(&self.files.wal));
+        StoreBytes { database, wal, memory: self.ledger.hot_bytes() }
     }
 
     /// The store has failed: nothing is written any more.
@@ -96,7 +114,34 @@ impl Shared {
         if fault.is_full() || waited >= limits::STALLED {
             self.disk_space.stall(true);
         }
+        if waited >= fault.patience() {
+            let why = || Unavailable(fault.sentence(&self.files.directory).into());
+            self.stalled.send_if_modified(|stalled| {
+                let first = stalled.is_none();
+                stalled.get_or_insert_with(why);
+                first
+            });
+        }
         std::thread::sleep(limits::TRY_AGAIN);
+    }
+
+    /// The commit was made, or never will be.
+    pub(super) fn goes_on(&self) {
+        self.disk_space.stall(false);
+        self.stalled.send_if_modified(|stalled| stalled.take().is_some());
+    }
+
+    /// Waits until a commit has not been possible for a while, and says why.
+    pub(super) async fn stalled(&self) -> Unavailable {
+        let mut stalled = self.stalled.subscribe();
+        // Its sender lives as long as `self`.
+        let why = stalled.wait_for(Option::is_some).await.map_or(None, |why| why.clone());
+        why.unwrap_or_else(|| self.why_not())
+    }
+
+    /// Whether it has not been.
+    pub(super) fn is_stalled(&self) -> bool {
+        self.stalled.borrow().is_some()
     }
 
     /// The store is closed: nothing is read any more either. Says what later calls are told.

@@ -10,6 +10,7 @@ use rejoin_core::{Generation, SessionId};
 
 use super::index::Entry;
 use super::journal::Key;
+use super::runs::Runs;
 use super::slot::{Session, Slot};
 use crate::account::Counted;
 use crate::contract::Parked;
@@ -19,6 +20,7 @@ use crate::contract::Parked;
 pub(super) struct TakeOver<'a> {
     pub(super) bounds: &'a LogBounds,
     pub(super) recovery: &'a Recovery,
+    pub(super) runs: &'a Runs,
 }
 
 /// A session that was taken over, with what must be known of it to put it in its place: looking at
@@ -51,10 +53,10 @@ impl Taken {
 }
 
 impl TakeOver<'_> {
-    /// Takes one over.
-    pub(super) fn take(&self, key: Key, slot: Arc<Slot>) -> (Taken, Entry) {
+    /// Takes one over whose row was written by commit `as_of`.
+    pub(super) fn take(&self, key: Key, slot: Arc<Slot>, as_of: u64) -> (Taken, Entry) {
         let session = &mut *slot.lock_packed();
-        let was_attached = self.park(session);
+        let was_attached = self.park(session, as_of);
         session.counted = session.state.vitals.status == Status::Active;
         let counted = session.counts();
         session.in_account = counted;
@@ -77,14 +79,14 @@ impl TakeOver<'_> {
     }
 
     /// Parks a session, if it goes on. Says whose client was attached to it.
-    fn park(&self, session: &mut Session) -> Option<Generation> {
-        let Self { bounds, recovery } = self;
+    fn park(&self, session: &mut Session, as_of: u64) -> Option<Generation> {
+        let Self { bounds, recovery, runs } = self;
         let state = &mut session.state;
         if state.vitals.status != Status::Active {
             return None;
         }
         let was_attached = state.vitals.attached.map(|_| state.vitals.generation);
-        state.recover(recovery);
+        state.recover(recovery, runs.last_alive(as_of));
         state.inbox.trim(&state.bounds(bounds), recovery.now);
         // What was trimmed without a note is in the journal still.
         let (settled, own) = (state.grows_old(), state.bounds(bounds));

@@ -61,9 +61,8 @@ pub async fn a_restore_is_in_the_trail_if_it_makes_a_session(world: World) {
 
 pub async fn no_caller_pushes_anothers_records_out_of_the_trail(world: World) {
     let write = async |principal: Principal, address: &str, number: usize| {
-        let address = Some(address.into());
-        let record =
-            AuditRecord { principal, address, ..super::audit::record(&world, None, number) };
+        let mut record = super::audit::record(&world, None, number);
+        (record.attempt.principal, record.attempt.address) = (principal, Some(address.into()));
         world.store.audit(record).await.unwrap();
     };
     write(ann(), "192.0.2.1", 100).await;
@@ -71,8 +70,12 @@ pub async fn no_caller_pushes_anothers_records_out_of_the_trail(world: World) {
     for number in 0..10 * AUDIT_MAX {
         write(bob(), "192.0.2.1", number).await;
     }
-    let left: Vec<usize> =
-        trail(&world).await.iter().rev().map(|record| record.action.parse().unwrap()).collect();
+    let left: Vec<usize> = trail(&world)
+        .await
+        .iter()
+        .rev()
+        .map(|record| record.attempt.action.parse().unwrap())
+        .collect();
     assert_eq!(left[..2], [100, 101]);
     assert_eq!(left[2..], [74, 75, 76, 77, 78, 79]);
 }
@@ -89,7 +92,7 @@ fn attempt(world: &World, id: &SessionId) -> Attempt {
 }
 
 fn record(world: &World, id: &SessionId, reason: Reason) -> AuditRecord {
-    AuditRecord::of(attempt(world, id), reason)
+    AuditRecord { attempt: attempt(world, id), reason }
 }
 
 pub(super) fn attaching(world: &World, id: &SessionId, word: &str, successor: &str) -> Attach {

@@ -1,6 +1,7 @@
 //! The audit trail: newest first, page by page, within its bound.
 
 use rejoin_core::SessionId;
+use rejoin_core::attempt::Attempt;
 use rejoin_core::codes::Reason;
 
 use super::world::{A_MOMENT, REMEMBER, ann, bob, session_id};
@@ -16,15 +17,15 @@ pub async fn the_trail_is_read_newest_first(world: World) {
 
 pub async fn audit_records_come_back_as_they_were_written(world: World) {
     let plain = record(&world, None, 0);
-    let full = AuditRecord {
+    let attempt = Attempt {
         at: world.now + A_MOMENT,
         session_id: Some(session_id("sess_that.never~existed")),
         principal: bob(),
         address: Some("[2001:db8::1]:443".into()),
         transport: "websocket".into(),
         action: "reconnect".into(),
-        reason: Reason::TokenReused,
     };
+    let full = AuditRecord { attempt, reason: Reason::TokenReused };
     for record in [&plain, &full] {
         world.store.audit(record.clone()).await.unwrap();
     }
@@ -57,6 +58,20 @@ pub async fn a_page_that_ends_with_the_trail_has_no_next(world: World) {
     let first = world.store.audit_trail(&page_of(2)).await.unwrap();
     let second = world.store.audit_trail(&before(first.next)).await.unwrap();
     assert_eq!((actions(&second), second.next), (vec![1, 0], None));
+}
+
+pub async fn a_page_of_the_trail_ends_early_where_its_records_are_large(world: World) {
+    write(&world, &[None; 5]).await;
+    let bytes = record(&world, None, 0).shown_bytes();
+    let large = AuditQuery { max_bytes: 2 * bytes, ..page_of(9) };
+    let first = world.store.audit_trail(&large).await.unwrap();
+    assert_eq!(actions(&first), [4, 3]);
+    let second = AuditQuery { before: first.next, max_bytes: 1, ..page_of(9) };
+    let second = world.store.audit_trail(&second).await.unwrap();
+    assert_eq!(actions(&second), [2], "one is there however large");
+    let third = AuditQuery { before: second.next, ..large };
+    let third = world.store.audit_trail(&third).await.unwrap();
+    assert_eq!((actions(&third), third.next), (vec![1, 0], None));
 }
 
 pub async fn the_trail_of_one_session_is_read_alone(world: World) {
@@ -98,15 +113,15 @@ pub async fn the_trail_of_a_forgotten_session_stays(world: World) {
 
 /// An attempt that is known by its number.
 pub(super) fn record(world: &World, session_id: Option<&SessionId>, number: usize) -> AuditRecord {
-    AuditRecord {
+    let attempt = Attempt {
         at: world.now,
         session_id: session_id.cloned(),
         principal: ann(),
         address: None,
         transport: "http".into(),
         action: number.to_string().into(),
-        reason: Reason::Reconnected,
-    }
+    };
+    AuditRecord { attempt, reason: Reason::Reconnected }
 }
 
 /// Writes one record for each, numbered from zero.
@@ -126,5 +141,5 @@ fn before(place: Option<u64>) -> AuditQuery {
 }
 
 fn actions(page: &AuditPage) -> Vec<usize> {
-    page.records.iter().map(|record| record.action.parse().unwrap()).collect()
+    page.records.iter().map(|record| record.attempt.action.parse().unwrap()).collect()
 }

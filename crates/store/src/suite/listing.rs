@@ -25,6 +25,7 @@ pub async fn a_new_session_is_as_it_was_made(world: World) {
         lease: None,
         attached: None,
         last_activity: world.now,
+        last_seen: world.now,
         expires_at: world.now + KEEP,
         reconnect_count: 0,
         head: Seq::ZERO,

@@ -312,6 +312,7 @@ suite! {
             audit_records_come_back_as_they_were_written,
             every_reason_can_be_written_down,
             the_trail_is_read_page_by_page,
+            a_page_of_the_trail_ends_early_where_its_records_are_large,
             a_page_that_ends_with_the_trail_has_no_next,
             the_trail_of_one_session_is_read_alone,
             the_trail_keeps_to_its_bound_and_loses_the_oldest,

@@ -469,7 +469,7 @@ pub async fn the_audit_trail_is_there(mut world: World) {
     assert_eq!(rest.records.len(), AUDIT_MAX - 4);
     world.store.audit(audit::record(&world, None, 99)).await.unwrap();
     let newest = world.store.audit_trail(&AuditQuery { before: None, ..further }).await.unwrap();
-    assert_eq!((&*newest.records[0].action, newest.records.len()), ("99", AUDIT_MAX));
+    assert_eq!((&*newest.records[0].attempt.action, newest.records.len()), ("99", AUDIT_MAX));
 }
 
 fn text_of(seq: Seq) -> NewEvent<Body> {

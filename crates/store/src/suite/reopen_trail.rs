@@ -10,7 +10,6 @@ use super::room::{creating, made};
 use super::world::{bob, refusal};
 use super::{AUDIT_MAX, World};
 use crate::CreateRefused;
-use crate::audit::AuditRecord;
 
 /// What a crash leaves: the use of the token and its record, or neither.
 pub async fn a_record_is_there_after_a_crash_as_what_it_is_about(mut world: World) {
@@ -27,7 +26,11 @@ pub async fn a_record_is_there_after_a_crash_as_what_it_is_about(mut world: Worl
 }
 
 pub async fn the_largest_share_of_the_trail_gives_way_after_a_crash_too(mut world: World) {
-    let loud = |number| AuditRecord { principal: bob(), ..record(&world, None, number) };
+    let loud = |number| {
+        let mut record = record(&world, None, number);
+        record.attempt.principal = bob();
+        record
+    };
     let quiet = record(&world, None, 100);
     let loud: Vec<_> = (0..2 * AUDIT_MAX).map(loud).collect();
     world.store.audit(quiet.clone()).await.unwrap();

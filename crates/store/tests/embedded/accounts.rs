@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use rejoin_core::limits::{ENDED_SESSIONS, LogBounds};
+use rejoin_core::limits::{ENDED_SESSIONS, FORGOTTEN_SEALS, LogBounds};
 use rejoin_core::record::{Ending, Record};
 use rejoin_core::state::{
     AppendRefused, Create, End, EnterRefused, NewSnapshot, Origin, OverBound, Restore,
@@ -215,6 +215,62 @@ async fn who_makes_and_ends_sessions_for_ever_is_never_refused_and_never_holds_m
     let old = restoring("ann", session_id(1), at(500), 3_003);
     let refused = again.restore(old).await.unwrap_err();
     assert_eq!(refused, Failure::Refused(RestoreRefused::Superseded), "also after a restart");
+}
+
+#[tokio::test]
+async fn closed_stays_closed_though_the_database_is_damaged_and_salvaged() {
+    let home = tempfile::tempdir().unwrap();
+    let store = embedded(&home);
+    for number in 0..2_000 {
+        create_and_close(&store, "ann", number).await;
+    }
+    drop(store);
+    let db = rusqlite::Connection::open(home.path().join("rejoin.db")).unwrap();
+    let damaged = "UPDATE sessions SET record = x'00' WHERE key = (SELECT max(key) FROM sessions)";
+    assert_eq!(db.execute(damaged, []).unwrap(), 1);
+    drop(db);
+    let mut options = options(home.path());
+    (options.max_buffered_bytes, options.max_bytes_per_principal) = (ALL, OF_ONE);
+    options.accept_data_loss = true;
+    let (store, report) = EmbeddedStore::open(options).unwrap();
+    assert!(report.kept.is_some(), "{report:?}");
+    let refused = store.restore(restoring("ann", session_id(0), at(500), 3_000)).await;
+    assert_eq!(refused.unwrap_err(), Failure::Refused(RestoreRefused::Superseded));
+}
+
+/// The notes of more principals than are told apart become one for all others, in the file as well.
+#[tokio::test]
+async fn notes_of_which_seals_are_refused_are_bounded_and_refuse_what_they_did() {
+    let home = tempfile::tempdir().unwrap();
+    drop(embedded(&home));
+    let db = rusqlite::Connection::open(home.path().join("rejoin.db")).unwrap();
+    db.execute_batch("BEGIN").unwrap();
+    for number in 0..FORGOTTEN_SEALS as u64 + 5 {
+        let note = (format!("forgotten seals of p{number}"), (1_000 + number).to_be_bytes());
+        db.execute("INSERT INTO meta (name, value) VALUES (?1, ?2)", note).unwrap();
+    }
+    db.execute_batch("COMMIT").unwrap();
+    let notes = || -> i64 {
+        let count = "SELECT count(*) FROM meta WHERE name LIKE 'forgotten seals%'";
+        db.query_row(count, [], |row| row.get(0)).unwrap()
+    };
+    for round in 0..2 {
+        let store = embedded(&home);
+        assert_eq!(
+            notes(),
+            FORGOTTEN_SEALS as i64 + 1,
+            "those of principals, and one for all others"
+        );
+        let number = 10 * round;
+        let restore = async |principal: &str, taken_at: u64, number: u64| {
+            let from = session_id(50_000 + number);
+            store.restore(restoring(principal, from, at(taken_at), 60_000 + number)).await.is_ok()
+        };
+        assert!(!restore("p2", 1_002, number).await, "folded, and refused as before");
+        assert!(!restore("p9", 1_009, number + 1).await, "of its own");
+        assert!(restore("p9", 1_010, number + 2).await);
+        assert!(restore("new", 1_005, number + 3).await, "younger than all that was folded");
+    }
 }
 
 #[tokio::test]

@@ -7,17 +7,28 @@ use std::path::Path;
 
 use rejoin_core::record::Record;
 use rejoin_core::{InSeq, Seq, SessionId};
-use rejoin_store::embedded::{Damage, EmbeddedStore, OpenReport};
+use rejoin_store::embedded::{Damage, EmbeddedStore, OpenError, OpenReport};
 use rejoin_store::{Body, Store, StoredEntry, StoredEvent, StoredSnapshot};
 use tempfile::TempDir;
 
 use crate::support::{
-    Dice, append, body, creation, events_from, first_epoch, message, open, open_whole, read_all,
-    session_id, try_open, with_state,
+    Dice, append, body, creation, events_from, first_epoch, message, open_whole, read_all,
+    session_id, with_state,
 };
 
 const SESSIONS: u64 = 8;
 const FLIPS: u64 = 40;
+
+/// Opened by somebody who takes what is left.
+fn try_open(directory: &Path) -> Result<(EmbeddedStore, OpenReport), OpenError> {
+    let mut options = crate::support::options(directory);
+    options.accept_data_loss = true;
+    EmbeddedStore::open(options)
+}
+
+fn open(directory: &Path) -> (EmbeddedStore, OpenReport) {
+    try_open(directory).expect("the store opens")
+}
 
 /// All that a session holds.
 #[derive(Debug, PartialEq, Eq)]
@@ -83,7 +94,7 @@ async fn left_behind(rounds: u64) -> (TempDir, Vec<Contents>) {
     (directory, expected)
 }
 
-fn copy_of(directory: &Path) -> TempDir {
+pub(crate) fn copy_of(directory: &Path) -> TempDir {
     let copy = tempfile::tempdir().unwrap();
     for file in fs::read_dir(directory).unwrap() {
         let file = file.unwrap();
@@ -101,7 +112,7 @@ fn flip_bit(file: &Path, bit: u64) {
 }
 
 /// The part of the write-ahead log that is in use: the rest is zeros.
-fn used_bytes(wal: &Path) -> u64 {
+pub(crate) fn used_bytes(wal: &Path) -> u64 {
     let bytes = fs::read(wal).unwrap();
     bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last as u64 + 1)
 }
@@ -297,6 +308,28 @@ async fn a_backup_that_was_put_back_is_a_loss_and_said() {
 }
 
 #[tokio::test]
+async fn a_backup_of_the_whole_directory_that_was_put_back_is_a_loss_and_said() {
+    let (directory, _) = left_behind(20).await;
+    drop(opened_by_a_server(directory.path()));
+    let (_, report) = opened_by_a_server(directory.path());
+    assert_eq!(report.damage, [], "it is itself");
+    let backup = copy_of(directory.path());
+    let (store, report) = opened_by_a_server(backup.path());
+    assert_eq!(report.damage, [Damage::PutBack]);
+    assert_eq!(report.new_epochs, SESSIONS as usize);
+    assert_ne!(store.session(&session_id(0)).await.unwrap().unwrap().epoch, first_epoch());
+    drop(store);
+    assert_eq!(opened_by_a_server(backup.path()).1.damage, [], "it is said once");
+}
+
+/// Opened with an eye on copies.
+fn opened_by_a_server(directory: &Path) -> (EmbeddedStore, OpenReport) {
+    let mut options = crate::support::options(directory);
+    options.notice_copies = true;
+    EmbeddedStore::open(options).unwrap()
+}
+
+#[tokio::test]
 async fn without_its_own_witness_a_database_is_not_taken_for_whole() {
     let (directory, _) = left_behind(20).await;
     let copy = copy_of(directory.path());
@@ -316,7 +349,7 @@ async fn without_its_own_witness_a_database_is_not_taken_for_whole() {
 }
 
 /// Changes the database behind the store's back.
-fn tamper(directory: &Path, sql: &str) {
+pub(crate) fn tamper(directory: &Path, sql: &str) {
     let db = rusqlite::Connection::open(directory.join("rejoin.db")).unwrap();
     assert!(db.execute(sql, []).unwrap() > 0, "{sql} did nothing");
 }

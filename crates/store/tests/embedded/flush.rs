@@ -43,16 +43,34 @@ async fn what_a_failed_flush_left_in_the_cache_is_written_again_before_it_is_bui
     drop(store);
 
     let trace = cache.path().join("trace");
-    run_traced("next_process", cache.path(), &trace);
+    run_traced("next_process", "pwrite64", cache.path(), &trace);
     let disk = power_failure(cache.path(), flushed, &fs::read_to_string(&trace).unwrap());
     let events = read_all(&open_whole(disk.path()), &session_id(0)).await;
     let texts: Vec<&[u8]> = events.iter().map(|event| &*event.body).collect();
     assert_eq!(texts, [&b"durable"[..], b"in the cache", b"acknowledged"]);
 }
 
-fn run_traced(test: &str, directory: &Path, trace: &Path) {
+/// SQLite calls `fsync` unless it is compiled otherwise, and a crate that somebody else builds is compiled
+/// with nobody's flags.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_commit_is_flushed_with_fdatasync_and_nothing_else() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open_whole(directory.path());
+    store.create(creation(0)).await.unwrap();
+    drop(store);
+    let trace = directory.path().join("trace");
+    run_traced("next_process", "fsync,fdatasync,pwrite64", directory.path(), &trace);
+    let trace = fs::read_to_string(&trace).unwrap();
+    let mut of_log = trace.lines().rev().filter(|line| line.contains("/rejoin.db-wal>"));
+    let (flushed, written) = (of_log.next().unwrap(), of_log.next().unwrap());
+    assert!(flushed.contains(" fdatasync("), "{flushed}");
+    assert!(written.contains(" pwrite64("), "{written}");
+}
+
+fn run_traced(test: &str, calls: &str, directory: &Path, trace: &Path) {
     let status = Command::new("strace")
-        .args(["-f", "-y", "-s", "0", "-e", "trace=pwrite64", "-o"])
+        .args(["-f", "-y", "-s", "0", "-e", &format!("trace={calls}"), "-o"])
         .arg(trace)
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", &format!("flush::{test}"), "--ignored", "--nocapture"])

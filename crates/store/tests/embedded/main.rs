@@ -6,6 +6,7 @@
 
 mod accounts;
 mod answers;
+mod backup;
 mod bounds;
 mod damage;
 mod flush;
@@ -13,6 +14,7 @@ mod kill;
 mod other_tools;
 mod private;
 mod races;
+mod refusing;
 mod restart;
 mod sentences;
 mod support;

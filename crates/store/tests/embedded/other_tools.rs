@@ -62,9 +62,13 @@ async fn a_lock_that_another_tool_holds_for_long_stops_nothing_for_good() {
     tool.execute_batch("BEGIN IMMEDIATE").unwrap();
     let (writing, first) = (Arc::clone(&store), message("one", body("one")));
     let waits = tokio::spawn(async move { writing.enter(&session_id(0), first).await });
-    while !store.is_paused() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let paused = async {
+        while !store.is_paused() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let paused = tokio::time::timeout(Duration::from_secs(30), paused).await;
+    paused.expect("it waits for the lock");
     let refused = store.enter(&session_id(0), message("two", body("two"))).await;
     assert_eq!(refused, Err(Failure::Refused(EnterRefused::Paused)));
     assert!(store.read(&session_id(0), Seq::ZERO, Default::default()).await.is_ok());

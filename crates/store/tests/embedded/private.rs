@@ -5,8 +5,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use rejoin_store::Store;
+use rejoin_store::embedded::EmbeddedStore;
 
-use crate::support::{append, body, creation, open, open_whole, session_id};
+use crate::support::{append, body, creation, open_whole, options, session_id};
 
 fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777
@@ -25,7 +26,8 @@ fn private_files(directory: &Path) -> Vec<String> {
     names
 }
 
-const FILES: [&str; 5] = ["commits.mark", "lock", "rejoin.db", "rejoin.db-shm", "rejoin.db-wal"];
+const FILES: [&str; 6] =
+    ["commits.mark", "lock", "rejoin.db", "rejoin.db-shm", "rejoin.db-wal", "runs.mark"];
 
 #[tokio::test]
 async fn a_new_store_is_its_owners_alone() {
@@ -62,7 +64,9 @@ async fn what_is_salvaged_and_what_is_kept_are_the_owners_alone() {
     store.create(creation(0)).await.unwrap();
     drop(store);
     fs::remove_file(directory.join("commits.mark")).unwrap();
-    let (_store, report) = open(&directory);
+    let mut options = options(&directory);
+    options.accept_data_loss = true;
+    let (_store, report) = EmbeddedStore::open(options).unwrap();
     assert!(report.kept.is_some());
     assert!(private_files(&directory).contains(&"rejoin.db.damaged-1".into()));
 }

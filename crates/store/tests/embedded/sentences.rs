@@ -141,8 +141,8 @@ fn a_full_disk_puts_commits_off_and_loses_nothing() {
     run_mounted("full_disk");
 }
 
-/// Without a reserve, so that the disk itself says that it is full: a commit waits, nobody is told
-/// anything, and what is new is refused, until there is space.
+/// Without a reserve, so that the disk itself says that it is full: a commit waits, and what is new is
+/// refused, until there is space.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "is run by the test above, with a small disk"]
 async fn full_disk() {
@@ -172,9 +172,15 @@ async fn full_disk() {
     };
     nothing_new_is_taken(&store, acknowledged).await;
     assert!(!waits.is_finished(), "nobody is told anything");
+    // Callers of the server are told that the outcome is not known.
+    assert!(store.stalled().await.to_string().contains("no space left"));
+    let generation = record(&*store, &id).await.generation;
+    store.ack(&id, Ack { generation, seq: Seq::new(1) }).await.unwrap(); // does not wait
+    assert!(!waits.is_finished());
 
     mount("remount,size=200m");
     assert_eq!(waits.await.unwrap().unwrap().head.get(), acknowledged + 1);
+    assert!(tokio::time::timeout(Duration::ZERO, store.stalled()).await.is_err(), "it goes on");
     append(&*store, &id, std::slice::from_ref(&event)).await;
     drop(store);
     let store = open_without_bounds(&directory);

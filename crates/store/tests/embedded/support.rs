@@ -54,6 +54,8 @@ pub(crate) fn options(directory: &Path) -> Options {
         audit_max: 1_000,
         memory_bytes: 256 * 1024 * 1024,
         disk_reserve: 0,
+        notice_copies: false,
+        accept_data_loss: false,
         recovery: Recovery { now: at(1_000), keep_for: HOUR, longest: 1000 * HOUR },
         random: Box::new(move |bytes| bytes.fill_with(|| dice.roll() as u8)),
     }

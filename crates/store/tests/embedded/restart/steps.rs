@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use rejoin_core::attempt::Attempt;
 use rejoin_core::codes::Reason;
 use rejoin_core::log::{EntryKind, MessageDigest, Weight};
 use rejoin_core::record::{Ending, Kind, Record};
@@ -230,15 +231,15 @@ impl World {
 
     pub(super) async fn audit(&mut self) {
         let number = self.dice.below(1_000);
-        let record = AuditRecord {
+        let attempt = Attempt {
             at: self.now(),
             session_id: Some(session_id(number % 4)),
             principal: principal(number),
             address: self.dice.one_in(2).then(|| "127.0.0.1".into()),
             transport: "test".into(),
             action: format!("action {number}").into(),
-            reason: Reason::Reconnected,
         };
+        let record = AuditRecord { attempt, reason: Reason::Reconnected };
         let (a, b) = self.stores();
         assert_eq!(a.audit(record.clone()).await, b.audit(record).await);
     }

@@ -80,6 +80,7 @@ impl World {
     /// Closes or drops the embedded store and opens it again; does to the memory store what opening does.
     pub(super) async fn restart(mut self, directory: &Path) -> Self {
         let orderly = self.dice.one_in(3);
+        self.embedded.note_alive(self.now());
         if orderly {
             self.embedded.close().await.unwrap();
         }
