@@ -42,6 +42,8 @@ pub fn open(directory: &Path, events: usize) -> Result<EmbeddedStore> {
         audit_max: 1_000,
         memory_bytes: 1 << 30,
         disk_reserve: 0,
+        notice_copies: false,
+        accept_data_loss: false,
         recovery: Recovery { now: NOW, keep_for: DAY, longest: DAY },
         random: Box::new(move |bytes| {
             counter += 1;

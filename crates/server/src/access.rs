@@ -1,6 +1,8 @@
 //! Who is calling. How that is proved is for the embedder to choose; what follows from it is decided
 //! by those who know the sessions, on every operation.
 
+use std::net::IpAddr;
+
 use rejoin_core::Principal;
 use tokio::sync::watch;
 
@@ -33,6 +35,14 @@ impl std::fmt::Debug for CredentialId {
     }
 }
 
+/// From where a credential is presented, and over what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PresentedFrom {
+    pub(crate) address: Option<IpAddr>,
+    /// As the audit trail spells it.
+    pub(crate) over: &'static str,
+}
+
 /// Why a credential was rejected. For logs, metrics and the audit trail; the caller is not told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CredentialFault {
@@ -55,6 +65,18 @@ pub enum CredentialFault {
 }
 
 impl CredentialFault {
+    /// All there are.
+    pub const ALL: [Self; 8] = [
+        Self::Missing,
+        Self::Malformed,
+        Self::UnknownKey,
+        Self::Expired,
+        Self::NotYetValid,
+        Self::Issuer,
+        Self::Audience,
+        Self::Subject,
+    ];
+
     /// As logs, metrics and the audit trail spell it.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -66,6 +88,20 @@ impl CredentialFault {
             Self::Issuer => "issuer",
             Self::Audience => "audience",
             Self::Subject => "subject",
+        }
+    }
+
+    /// What is wrong with it, for people who read the log.
+    pub const fn explanation(self) -> &'static str {
+        match self {
+            Self::Missing => "there is none",
+            Self::Malformed => "it is neither an API key nor a signed token, or there are two",
+            Self::UnknownKey => "no key of this server is that key, or has signed that token",
+            Self::Expired => "its `exp` has passed: the client should get a new one",
+            Self::NotYetValid => "its `nbf` has not come: compare the clocks of issuer and server",
+            Self::Issuer => "its `iss` is not the issuer in the settings",
+            Self::Audience => "its `aud` has not the audience in the settings",
+            Self::Subject => "its `sub` can't be the name of a principal",
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Whoever does the work of a session.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::driver::{Command, Utterance};
 use crate::error::PublishError;
 use crate::shared::Shared;
+use crate::timeline::Death;
 
 /// Entries that may wait for an agent in its seat. The driver holds the others it has read, never more
 /// than the in log may hold.
@@ -64,6 +65,8 @@ pub struct Seat {
     pub(crate) orders: watch::Receiver<Orders>,
     /// Set when the agent leaves in peace.
     pub(crate) resigned: Arc<AtomicBool>,
+    /// Set when the agent is a child that has ended without being told to.
+    pub(crate) child_end: Arc<OnceLock<ChildEnd>>,
     /// Set while it is at work, whatever it has covered.
     pub(crate) busy: Arc<AtomicBool>,
     pub(crate) shared: Arc<Shared>,
@@ -78,6 +81,14 @@ pub struct Start {
     pub term: Term,
     /// Its last state, if it ever stored one.
     pub snapshot: Option<StoredSnapshot>,
+}
+
+/// How a child ended that was not told to.
+#[derive(Debug)]
+pub(crate) struct ChildEnd {
+    /// Its status was that of success: this is no death, unless there was something left to do.
+    pub(crate) in_order: bool,
+    pub(crate) death: Death,
 }
 
 /// What the driver makes of its agent.

@@ -12,6 +12,7 @@ pub use example::Example;
 pub use http::Http;
 use rejoin_core::session::Publication;
 
+use crate::child::stray::excerpt;
 use crate::event::{EventRefused, Spoken};
 
 /// What happened to agents, for a metrics layer to read.
@@ -32,22 +33,40 @@ pub struct AgentCounts {
 /// The longest text that is read as an event.
 const LONGEST_EVENT: usize = 8 * 1024 * 1024;
 
-/// What a line or an event of an agent says; nothing if it is blank. The reason why it says nothing repeats
-/// nothing of it.
-fn publication_of(text: &[u8]) -> Result<Option<Publication>, &'static str> {
+/// A line or an event of an agent that is no publication.
+struct Ignored {
+    why: &'static str,
+    /// What of it may stand in a log: a stray text itself, of an event under a reserved name the name. What events hold
+    /// belongs to their session and is not repeated.
+    shown: Option<String>,
+}
+
+impl From<&'static str> for Ignored {
+    fn from(why: &'static str) -> Self {
+        Self { why, shown: None }
+    }
+}
+
+/// What a line or an event of an agent says; nothing if it is blank.
+fn publication_of(text: &[u8]) -> Result<Option<Publication>, Ignored> {
     let text = text.trim_ascii();
     if text.len() > LONGEST_EVENT {
-        return Err("it is too long");
+        return Err("it is too long".into());
     }
     if text.is_empty() {
         return Ok(None);
     }
     match Spoken::parse(text) {
         Ok(spoken) => Ok(Some(spoken.into())),
-        Err(EventRefused::NotAnObject(_)) => Err("it is no JSON object"),
-        Err(EventRefused::TooDeep) => Err("its JSON is nested too deep"),
-        Err(EventRefused::NoName) => Err("it has no event name"),
-        Err(EventRefused::Reserved(_)) => Err("its event name is reserved"),
-        Err(EventRefused::WrongType { .. }) => Err("a member has the wrong type"),
+        Err(EventRefused::NotAnObject(_)) => {
+            Err(Ignored { why: "it is no JSON object", shown: Some(excerpt(text)) })
+        }
+        Err(EventRefused::TooDeep) => Err("its JSON is nested too deep".into()),
+        Err(EventRefused::NoName) => Err("it has no event name".into()),
+        Err(EventRefused::Reserved(name)) => {
+            let shown = Some(excerpt(name.as_bytes()));
+            Err(Ignored { why: "its event name is reserved", shown })
+        }
+        Err(EventRefused::WrongType { .. }) => Err("a member has the wrong type".into()),
     }
 }

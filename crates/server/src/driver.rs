@@ -32,6 +32,7 @@ use crate::metrics::Counted;
 use crate::outlet::Outlet;
 use crate::shared::Shared;
 use crate::tasks::Owned;
+use crate::timeline::Death;
 
 /// Commands that may wait for a driver; beyond that whoever asks waits.
 pub(crate) const WAITING_COMMANDS: usize = 256;
@@ -416,7 +417,11 @@ impl Driver {
                 Done::Nothing
             }
             Command::Restart { reply } => {
-                let _ = reply.send(self.seat.restart());
+                let restarted = self.seat.restart();
+                if restarted {
+                    self.note_death(Death::silent("it was ended by /restart"));
+                }
+                let _ = reply.send(restarted);
                 Done::Nothing
             }
             Command::Publish(utterance) => {

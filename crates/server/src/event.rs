@@ -85,8 +85,7 @@ impl Envelopes {
         if event.at != self.at {
             (self.time, self.at) = (behind_seq(event.at), event.at);
         }
-        let body = in_stored_form(&event.body);
-        let stored = std::str::from_utf8(&body).unwrap_or_default();
+        let stored = &*in_stored_form(&event.body);
         let name_at = r#"{"event":""#.len();
         let name_end = stored[name_at..].find('"').map_or(stored.len(), |end| name_at + end + 1);
         let (name, rest) = stored.split_at(name_end);

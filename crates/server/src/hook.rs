@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use crate::shared::Shared;
 use crate::tasks::Owned;
-use crate::timeline::{Happening, Moment};
+use crate::timeline::{Death, Happening, Moment};
 
 /// How often whoever waits for a condition looks whether there is still something to wait for.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
@@ -255,6 +255,13 @@ impl Shared {
     /// Something happened to a session that nobody else need be told.
     pub(crate) fn noted(&self, id: &SessionId, generation: Generation, what: Happening) {
         self.timeline.note(id, Moment { at: self.clock.now(), generation, what });
+    }
+
+    /// The agent of a session died, or the MCP server behind it.
+    pub(crate) fn agent_died(&self, id: &SessionId, generation: Generation, death: Death) {
+        let stderr = death.stderr.join("\n");
+        tracing::warn!(session = %id, status = &*death.status, stderr, "agent died");
+        self.noted(id, generation, Happening::AgentDied(Box::new(death)));
     }
 
     /// Whether it is the hook that says how long a parked session is kept: it has not decided yet, or

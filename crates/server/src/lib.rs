@@ -43,6 +43,8 @@
 //! # }
 //! ```
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod access;
 mod agent;
 pub mod agents;
@@ -52,9 +54,12 @@ mod awake;
 mod child;
 mod clock;
 mod driver;
+#[cfg(feature = "embedded")]
+pub mod embed;
 mod entry;
 mod error;
 pub mod event;
+mod history;
 mod hook;
 mod lane;
 mod limits;
@@ -63,6 +68,7 @@ mod metrics;
 mod outlet;
 mod outward;
 mod post;
+mod pulse;
 mod random;
 mod reaper;
 mod series;
@@ -88,6 +94,8 @@ pub use agent::{Agent, Saying, Seat, Start, Voice};
 pub use attachment::{Attachment, Line, Posted, Told};
 pub use child::{ChildEnvironment, raise_file_limit, set_child_environment};
 pub use clock::{Clock, WallClock, WallTime};
+#[cfg(feature = "embedded")]
+pub use embed::serve;
 pub use entry::EntryBody;
 pub use error::{AttachError, CreateError, EndError, Gone, PublishError};
 pub use hook::{CleanedUp, Cleanup, Lifecycle, SessionHook};
@@ -95,6 +103,6 @@ pub use outward::BadUrl;
 pub use series::{Sample, Spread};
 pub use sessions::{Builder, Client, ServerSettings, Sessions};
 pub use store_view::StoreView;
-pub use timeline::{Happening, Moment, Return};
+pub use timeline::{Death, Happening, Moment, Return};
 pub use watch::Watch;
 pub use webhook::WebHook;

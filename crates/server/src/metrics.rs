@@ -1,19 +1,26 @@
 //! What is counted and measured, for Prometheus. Names and labels are part of what people rely on; no
-//! label ever holds an id, an address or a principal.
+//! label ever holds an id, an address or a principal, and every label has few values.
 
-use std::fmt::Write as _;
+mod process;
+mod text;
+mod tool_calls;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use rejoin_core::codes::Reason;
-use rejoin_store::{Distribution, Measurements};
+use rejoin_core::record::Kind;
+use rejoin_store::{Distribution, Measurements, StoreBytes};
+
+pub(crate) use self::text::CONTENT_TYPE;
+use self::text::MetricsText;
+pub(crate) use self::tool_calls::{CallOutcome, ToolCalls};
 
 use crate::access::CredentialFault;
 use crate::agents::AgentCounts;
@@ -50,6 +57,19 @@ struct Rejection {
     reason: &'static str,
 }
 
+/// A response to a request over HTTP.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Responded {
+    route: &'static str,
+    status: u16,
+}
+
+/// What a child process runs.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ChildKind {
+    kind: &'static str,
+}
+
 /// Seconds, from a blink to a day away.
 pub(crate) const AWAY: [f64; 12] =
     [0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1_800.0, 7_200.0, 86_400.0];
@@ -76,6 +96,10 @@ pub(crate) struct Metrics {
     sessions: Family<InState, Gauge>,
     changes: Family<Change, Counter>,
     rejections: Family<Rejection, Counter>,
+    responses: Family<Responded, Counter>,
+    children: Family<ChildKind, Gauge>,
+    /// Calls of MCP tools.
+    pub(crate) tool_calls: ToolCalls,
     /// Clients attached at this moment.
     pub(crate) attached: Gauge,
     /// WebSocket connections open at this moment, attached or not.
@@ -105,6 +129,9 @@ impl Metrics {
             sessions: Family::default(),
             changes: Family::default(),
             rejections: Family::default(),
+            responses: Family::default(),
+            children: Family::default(),
+            tool_calls: ToolCalls::default(),
             attached: Gauge::default(),
             connections: Gauge::default(),
             working: Gauge::default(),
@@ -113,6 +140,13 @@ impl Metrics {
             heartbeats_missed: Counter::default(),
         };
         metrics.register();
+        // What has not happened yet is zero, not absent: a rate needs a value before the first one.
+        for fault in CredentialFault::ALL {
+            metrics.rejections.get_or_create(&Rejection { reason: fault.as_str() }).inc_by(0);
+        }
+        for kind in [Kind::Agent, Kind::Mcp] {
+            metrics.children(kind);
+        }
         metrics
     }
 
@@ -160,6 +194,12 @@ impl Metrics {
             "Credentials that were rejected, by why",
             self.rejections.clone(),
         );
+        registry.register(
+            "http_requests",
+            "Requests over HTTP that were answered, by kind of route and status",
+            self.responses.clone(),
+        );
+        registry.register("children", "Child processes that run", self.children.clone());
         registry.register("connections", "WebSocket connections", self.connections.clone());
         registry.register("sessions_working", "Sessions with work under way", self.working.clone());
         registry.register("sessions_expired", "Sessions whose time ran out", self.expired.clone());
@@ -187,6 +227,20 @@ impl Metrics {
     /// A credential was rejected.
     pub(crate) fn credential_rejected(&self, fault: CredentialFault) {
         self.rejections.get_or_create(&Rejection { reason: fault.as_str() }).inc();
+    }
+
+    /// A request to a kind of route got a response with this status.
+    pub(crate) fn responded(&self, route: &'static str, status: u16) {
+        self.responses.get_or_create(&Responded { route, status }).inc();
+    }
+
+    /// Child processes that run for sessions of a kind.
+    pub(crate) fn children(&self, of: Kind) -> Gauge {
+        let kind = match of {
+            Kind::Agent => "agent",
+            Kind::Mcp => "mcp",
+        };
+        self.children.get_or_create(&ChildKind { kind }).clone()
     }
 
     /// A session has taken a step in its life.
@@ -231,81 +285,72 @@ impl Metrics {
         active: usize,
         agents: &AgentCounts,
         store: Option<&Measurements>,
+        bytes: StoreBytes,
     ) -> String {
         let attached = self.attached.get();
         let parked = i64::try_from(active).unwrap_or(i64::MAX).saturating_sub(attached).max(0);
         self.sessions.get_or_create(&InState { state: "attached" }).set(attached);
         self.sessions.get_or_create(&InState { state: "parked" }).set(parked);
-        let mut text = String::new();
-        // Writing into a string can't fail.
-        let _ = encode_registry(&mut text, &self.registry);
+        let mut text = MetricsText::default();
+        let (name, version) = ("rejoin_build_info", env!("CARGO_PKG_VERSION"));
+        text.describe(name, "gauge", "The version that runs; its value is 1");
+        text.sample(name, &[("version", version)], 1);
+        process::describe(&mut text);
+        text.registry(&self.registry);
         let help = "From the last sign of a client to its return";
-        histogram(&mut text, "reconnect_away_seconds", help, &AWAY, &self.away);
-        for (name, help, count) in [
-            ("agent_restarts", "Agents started again after they died", &agents.restarts),
-            (
-                "upstream_restarts",
-                "MCP servers started again for a session",
-                &agents.upstream_restarts,
-            ),
-            ("agents_given_up", "Agents that died too often", &agents.given_up),
-            ("agent_lines_ignored", "Lines of agents that were no event", &agents.ignored_lines),
-            (
-                "agent_bad_responses",
-                "Responses of HTTP agents with a body that brings no events",
-                &agents.bad_responses,
-            ),
-        ] {
-            counter(&mut text, name, help, count.load(Ordering::Relaxed));
-        }
+        text.histogram("rejoin_reconnect_away_seconds", help, &AWAY, &self.away);
+        self.tool_calls.describe(&mut text);
+        describe_agents(&mut text, agents);
         if let Some(store) = store {
-            let overflowed = store.overflowed_events.load(Ordering::Relaxed);
-            let help = "Events dropped over a bound before they were acked";
-            counter(&mut text, "buffer_overflow_events", help, overflowed);
-            let shed = store.shed_events.load(Ordering::Relaxed);
-            let help = "Events dropped because all sessions held more than max_buffered_bytes";
-            counter(&mut text, "buffer_shed_events", help, shed);
-            let buffered = store.buffered_bytes.load(Ordering::Relaxed);
-            gauge(&mut text, "buffered_bytes", "Bytes of events that all sessions hold", buffered);
-            let help = "How long commits took";
-            let seconds = store.seconds();
-            histogram(&mut text, "store_commit_seconds", help, seconds, &store.commit_seconds);
-            let help = "Requests in a commit";
-            let requests = store.requests();
-            histogram(&mut text, "store_commit_requests", help, requests, &store.commit_requests);
+            describe_store(&mut text, store);
         }
-        let _ = encode_eof(&mut text);
-        text
+        let name = "rejoin_store_bytes";
+        text.describe(name, "gauge", "Bytes that the store takes, by where");
+        let StoreBytes { database, wal, memory } = bytes;
+        for (place, bytes) in [("database", database), ("wal", wal), ("memory", memory)] {
+            text.sample(name, &[("place", place)], bytes);
+        }
+        text.finish()
     }
 }
 
-/// Writes a counter that is kept elsewhere.
-fn counter(text: &mut String, name: &str, help: &str, count: u64) {
-    let _ = writeln!(text, "# HELP rejoin_{name} {help}.\n# TYPE rejoin_{name} counter");
-    let _ = writeln!(text, "rejoin_{name}_total {count}");
-}
-
-/// Writes a gauge that is kept elsewhere.
-fn gauge(text: &mut String, name: &str, help: &str, value: u64) {
-    let _ = writeln!(text, "# HELP rejoin_{name} {help}.\n# TYPE rejoin_{name} gauge");
-    let _ = writeln!(text, "rejoin_{name} {value}");
-}
-
-/// Writes a histogram that is kept elsewhere.
-fn histogram<const N: usize>(
-    text: &mut String,
-    name: &str,
-    help: &str,
-    bounds: &[f64],
-    distribution: &Distribution<N>,
-) {
-    let (below, all) = distribution.cumulated();
-    let _ = writeln!(text, "# HELP rejoin_{name} {help}.\n# TYPE rejoin_{name} histogram");
-    let _ = writeln!(text, "rejoin_{name}_sum {}\nrejoin_{name}_count {all}", distribution.sum());
-    for (bound, count) in bounds.iter().zip(below) {
-        let _ = writeln!(text, "rejoin_{name}_bucket{{le=\"{bound}\"}} {count}");
+fn describe_agents(text: &mut MetricsText, agents: &AgentCounts) {
+    for (name, help, count) in [
+        ("rejoin_agent_restarts_total", "Agents started again after they died", &agents.restarts),
+        (
+            "rejoin_upstream_restarts_total",
+            "MCP servers started again for a session",
+            &agents.upstream_restarts,
+        ),
+        ("rejoin_agents_given_up_total", "Agents that died too often", &agents.given_up),
+        (
+            "rejoin_agent_lines_ignored_total",
+            "Lines of agents that were no event",
+            &agents.ignored_lines,
+        ),
+        (
+            "rejoin_agent_bad_responses_total",
+            "Responses of HTTP agents with a body that brings no events",
+            &agents.bad_responses,
+        ),
+    ] {
+        text.counter(name, help, count.load(Ordering::Relaxed));
     }
-    let _ = writeln!(text, "rejoin_{name}_bucket{{le=\"+Inf\"}} {all}");
+}
+
+fn describe_store(text: &mut MetricsText, store: &Measurements) {
+    let overflowed = store.overflowed_events.load(Ordering::Relaxed);
+    let help = "Events dropped over a bound before they were acked";
+    text.counter("rejoin_buffer_overflow_events_total", help, overflowed);
+    let shed = store.shed_events.load(Ordering::Relaxed);
+    let help = "Events dropped because all sessions held more than max_buffered_bytes";
+    text.counter("rejoin_buffer_shed_events_total", help, shed);
+    let buffered = store.buffered_bytes.load(Ordering::Relaxed);
+    text.gauge("rejoin_buffered_bytes", "Bytes of events that all sessions hold", buffered);
+    let (help, seconds) = ("How long commits took", store.seconds());
+    text.histogram("rejoin_store_commit_seconds", help, seconds, &store.commit_seconds);
+    let (help, requests) = ("Requests in a commit", store.requests());
+    text.histogram("rejoin_store_commit_requests", help, requests, &store.commit_requests);
 }
 
 /// Is counted in a gauge while it says so, and no longer than it lives.
@@ -352,7 +397,11 @@ mod tests {
         metrics.credential_rejected(CredentialFault::Expired);
         let store = Measurements::default();
         store.committed(Duration::from_millis(3), 7);
-        let text = metrics.encode(5, &AgentCounts::default(), Some(&store));
+        metrics.responded("api", 404);
+        metrics.children(Kind::Mcp).inc();
+        metrics.tool_calls.ended("add", CallOutcome::Success);
+        let bytes = StoreBytes { database: 1, wal: 2, memory: 3 };
+        let text = metrics.encode(5, &AgentCounts::default(), Some(&store), bytes);
         for line in [
             r#"rejoin_reconnect_attempts_total{transport="websocket",reason="reconnected"} 1"#,
             r#"rejoin_reconnect_attempts_total{transport="http",reason="token_expired"} 1"#,
@@ -369,7 +418,15 @@ mod tests {
             r#"rejoin_store_commit_seconds_bucket{le="0.005"} 1"#,
             "rejoin_store_commit_requests_count 1",
             "rejoin_agent_restarts_total 0",
-            "# EOF",
+            concat!("rejoin_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
+            r#"rejoin_credentials_rejected_total{reason="audience"} 0"#,
+            r#"rejoin_http_requests_total{route="api",status="404"} 1"#,
+            r#"rejoin_children{kind="mcp"} 1"#,
+            r#"rejoin_children{kind="agent"} 0"#,
+            r#"rejoin_mcp_tool_calls_total{tool="add",outcome="success"} 1"#,
+            r#"rejoin_store_bytes{place="wal"} 2"#,
+            r#"rejoin_store_bytes{place="memory"} 3"#,
+            "# TYPE rejoin_events_lost_total counter",
             r#"rejoin_sessions{state="attached"} 2"#,
             r#"rejoin_sessions{state="parked"} 3"#,
         ] {

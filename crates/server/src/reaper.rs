@@ -80,6 +80,8 @@ async fn sweep(
             match &record.status {
                 Status::Active => look_at(owned, shared, record, now).await?,
                 Status::Ended { .. } => {
+                    // Before another session may get its id.
+                    shared.hubs.forget(record.id());
                     shared.store.change(owned).forget(record.id(), now).await?;
                     shared.timeline.forget(record.id());
                 }
@@ -89,7 +91,8 @@ async fn sweep(
     Ok(Some(now + BREATH))
 }
 
-async fn look_at(
+/// Ends a session whose time has come, or keeps it for longer.
+pub(crate) async fn look_at(
     owned: Owned,
     shared: &Arc<Shared>,
     record: &Record,

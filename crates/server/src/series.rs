@@ -1,8 +1,9 @@
 //! How the server has been doing lately: what was counted, looked at every few seconds and kept for an hour,
-//! so that a page that is opened now can show what happened before. Counts go on from the start of the
-//! server; whoever wants a rate takes the difference of two samples.
+//! so that a page that is opened now can show what happened before. A [`History`] hands samples on to the next
+//! process, whose counts go on from them: the difference of two samples is what happened between them.
 
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,8 +11,11 @@ use std::time::Duration;
 use rejoin_core::Timestamp;
 use rejoin_core::codes::Reason;
 use rejoin_store::{Measurements, Unavailable};
+use serde::{Deserialize, Serialize};
 use tokio::time::{MissedTickBehavior, interval};
 
+use crate::history::History;
+use crate::limits::SAMPLES_FILE_BYTES;
 use crate::metrics::Metrics;
 use crate::shared::Shared;
 
@@ -22,7 +26,7 @@ pub(crate) const EVERY: Duration = Duration::from_secs(5);
 const KEPT: usize = 720;
 
 /// The counts of a server at one moment.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// When.
     pub at: Timestamp,
@@ -45,7 +49,7 @@ pub struct Sample {
 }
 
 /// How often something lay at or below each of some bounds, and in all.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spread {
     /// At or below each bound.
     pub below: Vec<u64>,
@@ -59,27 +63,76 @@ impl From<(Vec<u64>, u64)> for Spread {
     }
 }
 
+impl Spread {
+    /// Adds what was counted before; nothing if that was by other bounds.
+    fn add(&mut self, before: &Self) {
+        if self.below.len() == before.below.len() {
+            self.below.iter_mut().zip(&before.below).for_each(|(count, before)| *count += before);
+            self.all += before.all;
+        }
+    }
+}
+
+impl Sample {
+    /// Adds what the process before this one had counted.
+    fn go_on_from(&mut self, before: &Self) {
+        for (reason, count) in &before.reconnects {
+            match self.reconnects.iter_mut().find(|(own, _)| own == reason) {
+                Some((_, own)) => *own += count,
+                None => self.reconnects.push((*reason, *count)),
+            }
+        }
+        self.away.add(&before.away);
+        self.replayed += before.replayed;
+        self.lost += before.lost;
+        if let (Some(commits), Some(before)) = (&mut self.commits, &before.commits) {
+            commits.add(before);
+        }
+    }
+}
+
 /// The samples that are kept.
 #[derive(Debug, Default)]
-pub(crate) struct Series(Mutex<VecDeque<Sample>>);
+pub(crate) struct Series {
+    /// The last sample of the process before this one, if it is not an hour old.
+    before: Option<Sample>,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    samples: VecDeque<Sample>,
+    history: History,
+}
 
 impl Series {
+    /// What the processes before this one have written into a file in `directory` within the last hour.
+    pub(crate) fn open(directory: &Path, now: Timestamp) -> Self {
+        let file = directory.join("samples.jsonl");
+        let (history, mut samples) = History::open::<Sample>(&file, SAMPLES_FILE_BYTES);
+        samples.retain(|sample| now.since(sample.at) < EVERY * KEPT as u32 && sample.at <= now);
+        samples.drain(..samples.len().saturating_sub(KEPT));
+        let before = samples.last().cloned();
+        Self { before, kept: Mutex::new(Kept { samples: samples.into(), history }) }
+    }
+
     /// Those after `after`, oldest first.
     pub(crate) fn after(&self, after: Option<Timestamp>) -> Vec<Sample> {
         let wanted = |sample: &&Sample| after.is_none_or(|after| sample.at > after);
-        self.lock().iter().filter(wanted).cloned().collect()
+        self.lock().samples.iter().filter(wanted).cloned().collect()
     }
 
     fn add(&self, sample: Sample) {
-        let mut samples = self.lock();
-        if samples.len() == KEPT {
-            samples.pop_front();
+        let mut kept = self.lock();
+        kept.history.add(&sample);
+        if kept.samples.len() == KEPT {
+            kept.samples.pop_front();
         }
-        samples.push_back(sample);
+        kept.samples.push_back(sample);
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Sample>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -102,7 +155,12 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 /// How things are at this moment.
 pub(crate) async fn look(shared: &Shared) -> Result<Sample, Unavailable> {
     let active = shared.store.count(None).await? as u64;
-    Ok(sample(&shared.metrics, active, shared.store.measurements(), shared.clock.now()))
+    let (metrics, store) = (&shared.metrics, shared.store.measurements());
+    let mut sample = sample(metrics, active, store, shared.clock.now());
+    if let Some(before) = &shared.series.before {
+        sample.go_on_from(before);
+    }
+    Ok(sample)
 }
 
 fn sample(metrics: &Metrics, active: u64, store: Option<&Measurements>, at: Timestamp) -> Sample {
@@ -135,6 +193,29 @@ mod tests {
         assert_eq!((all.len(), all[0].at), (KEPT, at(10)));
         let newest: Vec<_> = series.after(Some(at(KEPT + 7))).iter().map(|s| s.at).collect();
         assert_eq!(newest, [at(KEPT + 8), at(KEPT + 9)]);
+    }
+
+    #[test]
+    fn counts_go_on_from_those_of_the_process_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |seconds: u64| Timestamp::from_millis(10_000_000 + seconds * 1_000);
+        let metrics = Metrics::new();
+        metrics.attempted("http", Reason::Reconnected);
+        metrics.returned(Some(Duration::from_secs(3)), 12, 1);
+        let first = Series::open(dir.path(), at(0));
+        assert_eq!(first.before, None);
+        first.add(sample(&metrics, 0, None, at(5)));
+        first.add(sample(&metrics, 0, None, at(7_000)));
+        let second = Series::open(dir.path(), at(7_010));
+        let times: Vec<_> = second.after(None).iter().map(|sample| sample.at).collect();
+        assert_eq!(times, [at(7_000)], "older than an hour");
+        metrics.attempted("http", Reason::TokenExpired);
+        let mut now = sample(&metrics, 0, None, at(7_010));
+        now.go_on_from(second.before.as_ref().unwrap());
+        assert_eq!(now.reconnects, [(Reason::Reconnected, 2), (Reason::TokenExpired, 1)]);
+        assert_eq!((now.replayed, now.lost, now.away.all), (24, 2, 2));
+        let set_back = Series::open(dir.path(), at(6_000));
+        assert_eq!(set_back.before, None, "a sample of the future");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! is live has a driver; every other one is a row in the store.
 
 mod builder;
+mod due;
 
 use std::fmt;
 use std::sync::Arc;
@@ -145,13 +146,24 @@ impl Sessions {
         self.shared.tasks.spawn(work);
     }
 
-    /// Does some work to its end, whether or not the caller waits for it.
+    /// Waits until the server stops, or all its sessions are dropped; it keeps none of them alive.
+    pub(crate) fn stopping(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut stop = self.shared.stop.subscribe();
+        async move {
+            let _ = stop.wait_for(|stop| *stop).await;
+        }
+    }
+
+    /// Does some work to its end, whether or not the caller waits for it. The caller waits no longer once the store can't
+    /// make commits; work that would begin then is not begun.
     pub(crate) async fn finish<T, F>(&self, work: impl FnOnce(Owned) -> F) -> Result<T, Unavailable>
     where
         T: Send + 'static,
         F: Future<Output = T> + Send + 'static,
     {
-        self.shared.tasks.finish(work).await
+        let Shared { store, tasks, .. } = &*self.shared;
+        store.check_commits()?;
+        store.unless_stalled(tasks.finish(work)).await
     }
 
     /// A session of this principal; nothing if there is none, or it is somebody else's.
@@ -420,8 +432,8 @@ impl Sessions {
     /// What was counted and measured so far, in the format of Prometheus.
     pub async fn metrics(&self) -> Result<String, Unavailable> {
         let active = self.shared.store.count(None).await?;
-        let (agents, store) = (&self.shared.agent_counts, self.shared.store.measurements());
-        Ok(self.shared.metrics.encode(active, agents, store))
+        let Shared { agent_counts, store, metrics, .. } = &*self.shared;
+        Ok(metrics.encode(active, agent_counts, store.measurements(), store.bytes()))
     }
 
     /// How the server is doing at this moment.
@@ -435,9 +447,14 @@ impl Sessions {
         self.shared.series.after(after)
     }
 
-    /// What happened to a session lately, oldest first, as far as this process remembers.
+    /// What happened to a session lately, oldest first, as far as it is remembered.
     pub fn timeline(&self, id: &SessionId) -> Vec<Moment> {
         self.shared.timeline.of(id)
+    }
+
+    /// When timelines begin that were handed on by processes before this one.
+    pub(crate) fn timeline_since(&self) -> Option<Timestamp> {
+        self.shared.timeline.since()
     }
 
     /// Notes that a client came back to a session.

@@ -3,13 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
 use rejoin_core::identity::StoreIdentity;
 use rejoin_core::page::{MessagePage, Page, StoredEntry, StoredEvent, StoredSnapshot};
 use rejoin_core::record::Record;
 use rejoin_core::state::Tokens;
 use rejoin_core::{InSeq, Principal, Seq, SessionId, Timestamp};
 use rejoin_store::audit::{AuditPage, AuditQuery};
-use rejoin_store::{Due, Measurements, PageLimit, Query, Store, Unavailable};
+use rejoin_store::{Due, Measurements, PageLimit, Query, Store, StoreBytes, Unavailable};
 
 use crate::tasks::Owned;
 
@@ -120,14 +121,47 @@ impl StoreView {
         self.0.audit_trail(query).await
     }
 
+    /// See [`Store::note_alive`].
+    pub(crate) fn note_alive(&self, now: Timestamp) {
+        self.0.note_alive(now);
+    }
+
     /// See [`Store::is_paused`].
     pub fn is_paused(&self) -> bool {
         self.0.is_paused()
     }
 
+    /// See [`Store::stalled`].
+    pub async fn stalled(&self) -> Unavailable {
+        self.0.stalled().await
+    }
+
+    /// Refuses what needs a commit while none can be made. Nothing has changed then.
+    pub(crate) fn check_commits(&self) -> Result<(), Unavailable> {
+        self.0.stalled().now_or_never().map_or(Ok(()), Err)
+    }
+
+    /// What `work` comes to. If the store can't make commits meanwhile its caller is told so: whether the work will be
+    /// done, and when, is not known then.
+    pub async fn unless_stalled<T, E: From<Unavailable>>(
+        &self,
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        tokio::select! {
+            biased;
+            done = work => done,
+            why = self.stalled() => Err(why.into()),
+        }
+    }
+
     /// See [`Store::measurements`].
     pub fn measurements(&self) -> Option<&Measurements> {
         self.0.measurements()
+    }
+
+    /// See [`Store::bytes`].
+    pub fn bytes(&self) -> StoreBytes {
+        self.0.bytes()
     }
 }
 

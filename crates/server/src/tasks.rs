@@ -4,6 +4,8 @@
 //! A caller's future may be dropped at any await: hyper drops a handler when its client hangs up. So whatever changes
 //! sessions, and what follows from the change, runs in a task here and the caller only waits for it ([`Tasks::finish`]).
 //! Only such a task has an [`Owned`], and only with that can the store be changed.
+//!
+//! `clippy.toml` of this crate disallows `tokio::spawn`: a task that has another owner names it where it is spawned.
 
 use std::future::poll_fn;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -38,7 +40,18 @@ impl Tasks {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let task = task(Owned(()));
+        // The task gets its work after the lock is released: a runtime that has ended drops what it is given at once, and
+        // what the work owns may spawn when it is dropped (`Cleanup` does).
+        let (give, work) = oneshot::channel();
+        self.spawn_in_set(async move {
+            if let Ok(work) = work.await {
+                work.await;
+            }
+        });
+        let _ = give.send(Box::pin(task(Owned(())))); // not taken: the runtime has ended
+    }
+
+    fn spawn_in_set(&self, task: impl Future<Output = ()> + Send + 'static) {
         let mut set = self.lock();
         while let Some(end) = set.try_join_next() {
             note_panic(end);
@@ -111,6 +124,30 @@ mod tests {
         assert!(work.now_or_never().is_none(), "polled once and dropped");
         tasks.end(Duration::from_secs(5)).await;
         assert!(done.load(Ordering::SeqCst));
+    }
+
+    /// Spawns when it is dropped, as [`crate::Cleanup`] does.
+    struct SpawnsAtLast(Arc<Tasks>);
+
+    impl Drop for SpawnsAtLast {
+        fn drop(&mut self) {
+            self.0.spawn(|_| async {});
+        }
+    }
+
+    #[test]
+    fn work_that_a_runtime_drops_at_once_may_spawn_when_it_is_dropped() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let tasks = runtime.block_on(async { Arc::new(Tasks::new()) });
+        drop(runtime);
+        let (ended, noticed) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let last = SpawnsAtLast(Arc::clone(&tasks));
+            tasks.spawn(|_| async move { drop(last) });
+            ended.send(())
+        });
+        let noticed = noticed.recv_timeout(Duration::from_secs(20));
+        assert!(noticed.is_ok(), "it waits for a lock that it holds");
     }
 
     #[tokio::test]

@@ -20,15 +20,19 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use rejoin_core::record::Kind;
 use rejoin_core::session::Covering;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use self::feed::feed;
-use self::hear::{hear, log_errors};
-use crate::agent::{Agent, Seat, stopped};
+use self::hear::hear;
+use crate::agent::{Agent, ChildEnd, Seat, stopped};
 use crate::child::places::{Place, Places};
 use crate::child::process::{LONGEST_END, Pipes, Process, Program};
+use crate::child::stderr::LastLines;
+use crate::metrics::Counted;
+use crate::timeline::Death;
 
 /// How many children there are at most, unless somebody says otherwise.
 pub const MAX_CHILDREN: usize = 64;
@@ -103,10 +107,12 @@ impl Agent for Command {
         else {
             return;
         };
-        match Process::spawn(&self.program).await {
+        let counted = Counted::by(&seat.shared.metrics.children(Kind::Agent));
+        match Process::spawn(&self.program, counted).await {
             Ok((process, pipes)) => talk(seat, place, process, pipes).await,
             Err(error) => {
-                tracing::error!(session = %seat.session(), %error, "an agent can't be started");
+                let death = Death::silent(format!("it can't be started: {error}"));
+                let _ = seat.child_end.set(ChildEnd { in_order: false, death });
             }
         }
     }
@@ -135,21 +141,23 @@ enum Going {
 
 /// Goes between a session and its child until the child has gone.
 async fn talk(seat: Seat, place: Place, mut process: Process, pipes: Pipes) {
-    let Seat { start, mut inbox, voice, orders, resigned, shared, busy: _ } = seat;
+    let Seat { start, mut inbox, voice, orders, resigned, child_end, shared, busy: _ } = seat;
     let session = start.record.id();
     let mut logging = JoinSet::new(); // ends with this function, if not before
-    logging.spawn(log_errors(pipes.stderr, session.clone()));
+    let (last_lines, speaker) = (LastLines::default(), session.clone());
+    logging.spawn(last_lines.clone().follow(pipes.stderr, move |line| {
+        tracing::info!(target: "rejoin::agent", session = %speaker, "{line}");
+    }));
     let (mut told, mut fed) = (orders.clone(), orders.clone());
     let mut feeding = Box::pin(feed(pipes.stdin, &start, &mut inbox, &mut fed, shared.clock));
     let mut hearing = pin!(hear(pipes.stdout, &voice, session, &shared.agent_counts, &orders));
-    let mut says_more = true;
+    let (mut says_more, mut status) = (true, None);
     let going = tokio::select! {
         biased; // an order before what follows from it
         _ = stopped(&mut told) => Going::Told,
         () = place.needed(orders.clone()) => Going::Displaced,
-        status = process.exited() => {
-            let status = status.map(|status| status.to_string()).unwrap_or_default();
-            tracing::info!(%session, status, "an agent's process has ended");
+        exited = process.exited() => {
+            status = exited.ok();
             Going::Ended
         }
         _ = &mut feeding => Going::Cut,
@@ -169,17 +177,17 @@ async fn talk(seat: Seat, place: Place, mut process: Process, pipes: Pipes) {
     let ending = async {
         match going {
             Going::Told | Going::Displaced | Going::Cut => process.end(closing).await,
-            Going::Ended => {}
+            Going::Ended => status,
         }
     };
     let mut ending = pin!(ending);
-    tokio::select! {
-        () = &mut ending => {}
+    let status = tokio::select! {
+        status = &mut ending => status,
         () = &mut hearing, if says_more => {
             says_more = false;
-            ending.await;
+            ending.await
         }
-    }
+    };
     if says_more {
         let patience = match going {
             Going::Told => LAST_LINES_IN_HASTE,
@@ -189,4 +197,9 @@ async fn talk(seat: Seat, place: Place, mut process: Process, pipes: Pipes) {
         let _ = timeout(patience, hearing).await;
     }
     let _ = timeout(LAST_ERRORS, logging.join_next()).await;
+    if matches!(going, Going::Ended | Going::Cut) {
+        let in_order = status.is_some_and(|status| status.success());
+        let death = Death::of_child(status, last_lines.take());
+        let _ = child_end.set(ChildEnd { in_order, death }); // nobody else sets it
+    }
 }

@@ -217,7 +217,7 @@ impl Run<'_> {
         events: Events,
     ) -> Result<Outcome, Stopped> {
         let counts = Arc::clone(&self.seat.shared.agent_counts);
-        let mut heard = Heard::new(response, events, self.seat.voice(), self.http.idle_timeout);
+        let mut heard = Heard::new(response, events, &self.seat, self.http.idle_timeout);
         let outcome = loop {
             tokio::select! {
                 biased; // a cancel is of use only before the end

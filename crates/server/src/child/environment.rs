@@ -1,4 +1,5 @@
-//! What children see of our environment: everything but secrets of ours.
+//! What children see of our environment: everything but secrets of ours, and what lets a process speak to systemd for
+//! us.
 
 use std::ffi::OsString;
 use std::sync::{Mutex, PoisonError};
@@ -17,6 +18,9 @@ const OUR_SECRETS: [&str; 2] = ["MCP_SESSION_SECRET", "REJOIN_"];
 
 /// Variables in which telemetry has its credentials.
 const HEADERS: [&str; 2] = ["OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"];
+
+/// Variables by which a service is known to systemd: a child that says it is ready would say it in our place.
+const SERVICE: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"];
 
 static CHILDREN_SEE: Mutex<ChildEnvironment> =
     Mutex::new(ChildEnvironment { hidden: Vec::new(), kept: Vec::new() });
@@ -39,7 +43,8 @@ impl ChildEnvironment {
         let signs = name.starts_with(OUR_SECRETS[0]);
         let kept = self.kept.iter().any(|kept| kept == name);
         let ours = OUR_SECRETS.iter().any(|ours| name.starts_with(ours));
-        let hidden = ours || HEADERS.contains(&name) || self.hidden.iter().any(|one| one == name);
+        let named = [&HEADERS[..], &SERVICE].concat().contains(&name);
+        let hidden = ours || named || self.hidden.iter().any(|one| one == name);
         signs || hidden && !kept
     }
 }
@@ -60,6 +65,7 @@ mod tests {
             "MCP_SESSION_SECRET_PREVIOUS",
             "REJOIN_HOOK_SECRET",
             "OTEL_EXPORTER_OTLP_HEADERS",
+            "NOTIFY_SOCKET",
         ] {
             assert!(environment.hides(hidden), "{hidden}");
         }

@@ -7,6 +7,8 @@ pub(crate) mod lines;
 pub(crate) mod places;
 pub(crate) mod process;
 mod spawner;
+pub(crate) mod stderr;
+pub(crate) mod stray;
 
 pub use environment::{ChildEnvironment, set_child_environment};
 pub use file_limit::raise_file_limit;

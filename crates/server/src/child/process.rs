@@ -14,6 +14,7 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
 use super::{environment, spawner};
+use crate::metrics::Counted;
 
 /// How long a child may take to end by itself when its standard input is closed, before SIGTERM.
 const AFTER_CLOSING: Duration = Duration::from_secs(1);
@@ -36,6 +37,7 @@ pub(crate) struct Program {
 pub(crate) struct Process {
     child: Child,
     group: Group,
+    counted: Counted,
 }
 
 /// The ends of its pipes.
@@ -47,7 +49,11 @@ pub(crate) struct Pipes {
 }
 
 impl Process {
-    pub(crate) async fn spawn(program: &Program) -> io::Result<(Self, Pipes)> {
+    /// Starts a program, which is counted while it runs.
+    pub(crate) async fn spawn(
+        program: &Program,
+        mut counted: Counted,
+    ) -> io::Result<(Self, Pipes)> {
         let mut command = Command::new(&program.name);
         command.args(&program.arguments);
         for name in environment::hidden_names() {
@@ -59,7 +65,8 @@ impl Process {
         let mut child = spawner::spawn(command).await?;
         let group = Group::of(&child);
         let pipes = child.stdin.take().zip(child.stdout.take()).zip(child.stderr.take());
-        let process = Self { child, group };
+        counted.set(true);
+        let process = Self { child, group, counted };
         let Some(((stdin, stdout), stderr)) = pipes else {
             return Err(io::Error::other("the child has no pipes"));
         };
@@ -73,27 +80,29 @@ impl Process {
         // At once, while the number of the group can't have been given to another process yet.
         self.group.kill();
         self.group.forget();
+        self.counted.set(false);
         status
     }
 
     /// Ends the child: `closing` closes its standard input; then it has a while to end by itself, a
-    /// while after SIGTERM, and then no more.
-    pub(crate) async fn end(&mut self, closing: impl Future<Output = ()>) {
+    /// while after SIGTERM, and then no more. Returns how it ended if it did so by itself.
+    pub(crate) async fn end(&mut self, closing: impl Future<Output = ()>) -> Option<ExitStatus> {
         let gently = async {
             closing.await;
             self.exited().await
         };
-        if timeout(AFTER_CLOSING, gently).await.is_ok() {
-            return;
+        if let Ok(status) = timeout(AFTER_CLOSING, gently).await {
+            return status.ok();
         }
         self.group.terminate();
         if timeout(AFTER_TERM, self.exited()).await.is_ok() {
-            return;
+            return None;
         }
         self.group.kill();
         if let Err(error) = self.exited().await {
             tracing::warn!(%error, "a child was killed, and nobody can say whether it has ended");
         }
+        None
     }
 }
 

@@ -30,6 +30,7 @@ use super::{Command, Done, Driver};
 use crate::agent::{Inbox, Orders, Seat, Start, Voice, WAITING_ENTRIES};
 use crate::awake::Awake;
 use crate::shared::Shared;
+use crate::timeline::Death;
 
 /// How soon an agent is looked at again that is at work on something that no entry stands for.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -291,24 +292,29 @@ impl Driver {
             false => Orders::Idle { since: now, company: true },
         });
         let resigned = Arc::new(AtomicBool::new(false));
-        let busy = Arc::new(AtomicBool::new(false));
+        let (busy, child_end) = (Arc::new(AtomicBool::new(false)), Arc::default());
         let seat = Seat {
             start: *start,
             inbox: Inbox { entries: queue, taken: taken_sender },
             voice: Voice { driver: self.seat.handle.clone(), sitting: self.seat.sittings },
             orders: orders.subscribe(),
             resigned: Arc::clone(&resigned),
+            child_end: Arc::clone(&child_end),
             busy: Arc::clone(&busy),
             shared: Arc::clone(&self.shared),
         };
+        let last_words = agent.last_words();
+        #[expect(clippy::disallowed_methods, reason = "its driver waits for it, or aborts it")]
+        let task = tokio::spawn(async move { agent.run(seat).await });
         self.seat.agent = Occupant::Running(Box::new(Running {
-            last_words: agent.last_words(),
-            task: tokio::spawn(async move { agent.run(seat).await }),
+            last_words,
+            task,
             entries: Some(entries),
             waiting: VecDeque::new(),
             taken,
             orders,
             resigned,
+            child_end,
             busy,
             started: now,
             quiet_since: now,
@@ -378,20 +384,30 @@ impl Driver {
         let Occupant::Running(agent) = ended else { return Done::Nothing };
         let now = self.shared.clock.now();
         let panicked = end.as_ref().is_err_and(JoinError::is_panic);
-        if panicked {
-            tracing::error!(session = %self.id, "the agent panicked");
-        }
         let by_itself = end.is_ok() && !agent.was_told_to_stop();
         let in_peace = by_itself && agent.has_resigned();
         self.seat.rests = by_itself || agent.rests;
         self.seat.look_at = None;
-        if panicked || (by_itself && !in_peace && self.has_work_here()) {
+        let left_work = by_itself && !in_peace && self.has_work_here();
+        let child = agent.child_end.get().filter(|_| by_itself);
+        if panicked || left_work || child.is_some_and(|child| !child.in_order) {
+            self.note_death(match child {
+                Some(child) => child.death.clone(),
+                None if panicked => Death::silent("it panicked"),
+                None => Death::silent("it returned, with work left"),
+            });
+        }
+        if panicked || left_work {
             self.agent_died(agent.started, now);
         }
         if in_peace && self.session.workload() == Workload::Unsure {
             self.handle(Input::AgentIdle);
         }
         Done::Happened(Input::AgentGone)
+    }
+
+    pub(super) fn note_death(&self, death: Death) {
+        self.shared.agent_died(&self.id, self.session.record().generation, death);
     }
 
     fn agent_died(&mut self, started: Timestamp, now: Timestamp) {

@@ -185,6 +185,9 @@ impl Hub {
         anew: bool,
     ) -> Present {
         let present = self.count_in();
+        if !anew && self.is_attached_for_good() {
+            return present;
+        }
         let (hub, own, record) = (Arc::clone(self), sessions.clone(), record.clone());
         // To its end: who is superseded by it counts on it to stand for all of them.
         let attached = sessions.finish(|_| async move {
@@ -195,6 +198,11 @@ impl Hub {
         });
         let _ = attached.await; // the server is going down: whoever reads the log is told so
         present
+    }
+
+    /// Whether there is an attachment that nobody is replacing right now. It stays while somebody is counted in.
+    fn is_attached_for_good(&self) -> bool {
+        self.attaching.try_lock().is_ok() && self.is_attached()
     }
 
     /// The same for somebody who is there only as long as another is.
@@ -217,7 +225,7 @@ impl Hub {
                 state.attached = Some(Kept { number, line });
                 number
             };
-            tokio::spawn(keep(Arc::clone(self), attachment, number));
+            sessions.spawn(|_| keep(Arc::clone(self), attachment, number));
         }
     }
 

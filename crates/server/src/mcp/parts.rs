@@ -15,12 +15,22 @@ pub use crate::web::mcp::feed::{Beginning, Feed, Next, Streams};
 use std::sync::Arc;
 
 use rejoin_core::SessionId;
+use rejoin_store::Unavailable;
 
 use crate::sessions::Sessions;
 
 /// What the streams of one session share in this process.
 pub fn hub(sessions: &Sessions, session: &SessionId) -> Arc<Hub> {
     sessions.hubs().of(session)
+}
+
+/// Does some work to its end, whether or not the caller waits for it: an HTTP client that hangs up drops its handler. For a
+/// change and what must follow it.
+pub async fn to_its_end<T: Send + 'static>(
+    sessions: &Sessions,
+    work: impl Future<Output = T> + Send + 'static,
+) -> Result<T, Unavailable> {
+    sessions.finish(|_| work).await
 }
 
 /// Whether the streams of a session of this revision begin with an empty event.

@@ -1,12 +1,12 @@
 //! Attempts to get at a session: each runs to its end whoever goes away, counts against a budget if it fails, and leaves
 //! one audit record with its true reason. If the attempt changed the session, the record was written with the change.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use rejoin_core::attempt::Attempt;
 use rejoin_core::codes::Reason;
+use rejoin_core::network::Network;
 use rejoin_core::{Principal, SessionId, Timestamp};
 use rejoin_store::Unavailable;
 use rejoin_store::audit::AuditRecord;
@@ -15,7 +15,7 @@ use tracing::Span;
 use super::rate::Rate;
 use super::reconnect::id_or_impossible;
 use super::{Denial, Service, StateProblem, TokenProblem, Visitor};
-use crate::access::CredentialFault;
+use crate::access::{CredentialFault, PresentedFrom};
 use crate::limits;
 use crate::tasks::Owned;
 
@@ -26,11 +26,11 @@ pub(super) struct Budgets {
     session_failures: Rate<(SessionId, Principal)>,
     session_successes: Rate<SessionId>,
     /// Failures of one principal from one address: what one caller guesses wrong is not held against another.
-    caller_failures: Rate<(Principal, Option<IpAddr>)>,
+    caller_failures: Rate<(Principal, Option<Network>)>,
     /// Records of what administrators do with the sessions of others.
     admin_records: Rate<(Principal, SessionId, &'static str)>,
     /// Records of credentials that were rejected, by address and in all.
-    rejected_credentials: Rate<Option<IpAddr>>,
+    rejected_credentials: Rate<Option<Network>>,
     rejected_in_all: Rate<()>,
 }
 
@@ -56,11 +56,10 @@ impl Budgets {
         now: Timestamp,
     ) -> Result<(), Duration> {
         let principal = &visitor.caller.principal;
-        let by_session = named
-            .map_or(Ok(()), |id| self.session_failures.take((id.clone(), principal.clone()), now));
-        let caller = (principal.clone(), visitor.address);
-        let by_caller = self.caller_failures.take(caller, now);
-        by_session.and(by_caller)
+        // The caller's comes first: who has spent it adds nothing to what is remembered of sessions.
+        self.caller_failures.take((principal.clone(), visitor.address.map(Network::of)), now)?;
+        let Some(id) = named else { return Ok(()) };
+        self.session_failures.take((id.clone(), principal.clone()), now)
     }
 }
 
@@ -158,7 +157,7 @@ impl Service {
         self.sessions().counted().attempted(visitor.over, reason);
         Span::current().record("reason", reason.as_str());
         if let Some(attempt) = trying.unnoted {
-            self.write_down(trying.owned, AuditRecord::of(attempt, reason)).await;
+            self.write_down(trying.owned, AuditRecord { attempt, reason }).await;
         }
         outcome
     }
@@ -177,7 +176,7 @@ impl Service {
         }
         self.sessions().counted().attempted(visitor.over, reason);
         let attempt = self.attempt_of(visitor, id.as_ref(), "reconnect");
-        self.note(AuditRecord::of(attempt, reason)).await;
+        self.note(AuditRecord { attempt, reason }).await;
     }
 
     /// Notes that an administrator gets at the session of another principal.
@@ -185,48 +184,56 @@ impl Service {
         let key = (visitor.caller.principal.clone(), id.clone(), action);
         if self.inner.budgets.admin_records.take(key, self.now()).is_ok() {
             let attempt = self.attempt_of(visitor, Some(id), action);
-            self.note(AuditRecord::of(attempt, Reason::AdminAccess)).await;
+            self.note(AuditRecord { attempt, reason: Reason::AdminAccess }).await;
         }
     }
 
     /// Notes that a credential was rejected; its caller is not told why. Nobody waits for it, and strangers can't make the
-    /// server write more than so much.
-    pub(crate) fn note_rejected_credential(&self, fault: CredentialFault, from: Option<IpAddr>) {
-        let (Some(reason), now) = (reason_of(fault), self.now()) else { return };
+    /// server write more than so much: says whether it is noted.
+    pub(crate) fn note_rejected_credential(
+        &self,
+        fault: CredentialFault,
+        from: PresentedFrom,
+    ) -> bool {
+        let PresentedFrom { address, over } = from;
+        let (Some(reason), now) = (reason_of(fault), self.now()) else { return false };
         let budgets = &self.inner.budgets;
-        let by_address = budgets.rejected_credentials.take(from, now);
+        let by_address = budgets.rejected_credentials.take(address.map(Network::of), now);
         if by_address.and_then(|()| budgets.rejected_in_all.take((), now)).is_err() {
-            return;
+            return false;
         }
-        let record = AuditRecord {
+        let attempt = Attempt {
             at: now,
             session_id: None,
             principal: Principal::new(NOBODY),
-            address: from.map(|address| address.to_canonical().to_string().into()),
-            transport: "http".into(),
+            address: address.map(|address| address.to_canonical().to_string().into()),
+            transport: over.into(),
             action: "authenticate".into(),
-            reason,
         };
+        let record = AuditRecord { attempt, reason };
         let service = self.clone();
         self.sessions().spawn(|owned| async move { service.write_down(owned, record).await });
+        true
     }
 
     /// Adds a record to the audit trail, to the end.
     pub(super) async fn note(&self, record: AuditRecord) {
-        let service = self.clone();
-        let noted = self.finish(|owned| async move {
+        let (service, named, reason) =
+            (self.clone(), record.attempt.session_id.clone(), record.reason);
+        let noted = self.sessions().finish(|owned| async move {
             service.write_down(owned, record).await;
-            Ok(())
         });
-        let _ = noted.await; // the server is going down
+        if let Err(unavailable) = noted.await {
+            not_audited(named.as_ref(), reason, &unavailable);
+        }
     }
 
     async fn write_down(&self, owned: Owned, record: AuditRecord) {
-        let (named, reason) = (record.session_id.clone(), record.reason);
-        let written = self.sessions().store().change(owned).audit(record).await;
-        if let Err(Unavailable(why)) = written {
-            let session = named.as_ref().map(tracing::field::display);
-            tracing::error!(session, %reason, why = &*why, "an attempt could not be audited");
+        let (named, reason) = (record.attempt.session_id.clone(), record.reason);
+        let store = self.sessions().store();
+        let written = store.unless_stalled(store.change(owned).audit(record)).await;
+        if let Err(unavailable) = written {
+            not_audited(named.as_ref(), reason, &unavailable);
         }
     }
 
@@ -241,11 +248,17 @@ impl Service {
             at: self.now(),
             session_id: named.cloned(),
             principal: visitor.caller.principal.clone(),
-            address: visitor.address.map(|address| address.to_string().into()),
+            address: visitor.address.map(|address| address.to_canonical().to_string().into()),
             transport: visitor.over.into(),
             action: action.into(),
         }
     }
+}
+
+/// Says in the log what the audit trail may lack.
+fn not_audited(named: Option<&SessionId>, reason: Reason, Unavailable(why): &Unavailable) {
+    let session = named.map(tracing::field::display);
+    tracing::error!(session, %reason, why = &**why, "an attempt could not be audited");
 }
 
 /// Stands for the principal where none is known.

@@ -189,7 +189,11 @@ impl Denial {
             | Self::IdInvalid(why) => why.to_string(),
             Self::Superseded => "Another connection has taken the session over".into(),
             Self::Forbidden => "This credential does not allow that".into(),
-            Self::Unavailable => "The database is unavailable; try again later".into(),
+            Self::Unavailable => {
+                "The database does not answer, so it is not known whether this was done; \
+                                  try again later"
+                    .into()
+            }
         }
     }
 

@@ -284,7 +284,7 @@ impl Service {
         action: &'static str,
     ) -> Result<Record, Denial> {
         let id = self.meant(visitor, id).await?;
-        let record = self.sessions().store().session(&id).await?.ok_or(Denial::NotFound)?;
+        let record = self.sessions().noticed(&id).await?.ok_or(Denial::NotFound)?;
         let caller = &visitor.caller;
         if record.about.principal != caller.principal {
             if !caller.admin {

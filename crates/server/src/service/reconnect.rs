@@ -144,8 +144,7 @@ impl Service {
 
     /// Counts what a client that came back was away and missed.
     fn count_return(&self, before: &Record, confirmed: &Confirmed) {
-        let parked = before.attached.is_none() && before.generation > Generation::ZERO;
-        let away = parked.then(|| self.now().since(before.last_activity));
+        let away = before.away_since().map(|gone| self.now().since(gone));
         let replayed = confirmed.record.head.next().steps_from(confirmed.replay_from);
         let lost = match confirmed.gap {
             Some(Gap::Evicted { lost, .. }) => lost.map_or(0, SeqRange::count),
@@ -393,7 +392,7 @@ impl Service {
     /// A session of the caller's own. An administrator sees everybody's, but comes back to its own.
     pub(crate) async fn own(&self, visitor: &Visitor, id: &SessionId) -> Result<Record, Denial> {
         let id = self.meant(visitor, id).await?;
-        let record = self.sessions().store().session(&id).await?.ok_or(Denial::NotFound)?;
+        let record = self.sessions().noticed(&id).await?.ok_or(Denial::NotFound)?;
         let own = record.about.principal == visitor.caller.principal;
         if own { Ok(record) } else { Err(Denial::NotFound) }
     }

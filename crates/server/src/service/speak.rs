@@ -10,7 +10,7 @@ use rejoin_core::resume::{self, Asked, Gap, Resume};
 use rejoin_core::session::{Publication, Published};
 use rejoin_core::state::Entered;
 use rejoin_core::{Epoch, InSeq, Seq, SessionId};
-use rejoin_store::audit::{AuditPage, AuditQuery};
+use rejoin_store::audit::{AuditPage, AuditQuery, AuditRecord};
 use rejoin_store::{MessagePage, PageLimit, StoredEvent};
 use tokio::time::{Instant, timeout_at};
 
@@ -103,9 +103,11 @@ impl Service {
         self.check_open()?;
         let record = self.active_for(visitor, id, "message").await?;
         agents_only(&record)?;
+        self.check_room()?;
         let message_id = entry.message_id.as_ref().map(|id| id.as_str());
         let body = entry.to_body();
-        Ok(self.sessions().send(record.id(), EntryKind::Message, message_id, body).await?)
+        let sent = self.sessions().send(record.id(), EntryKind::Message, message_id, body);
+        Ok(self.sessions().store().unless_stalled(sent).await?)
     }
 
     /// Ends a session's agent as a crash would, for another to go on; says whether there was one.
@@ -128,10 +130,17 @@ impl Service {
             return Err(Denial::Forbidden);
         }
         // What an agent says waits for room; a backend is told at once.
-        if self.sessions().store().is_paused() {
-            return Err(Denial::paused());
+        self.check_room()?;
+        let published = self.sessions().publish(record.id(), publication);
+        Ok(self.sessions().store().unless_stalled(published).await?)
+    }
+
+    /// Refuses what is new while the store takes nothing: behind something else that waits for room it would wait as well.
+    pub(crate) fn check_room(&self) -> Result<(), Denial> {
+        match self.sessions().store().is_paused() {
+            true => Err(Denial::paused()),
+            false => Ok(()),
         }
-        Ok(self.sessions().publish(record.id(), publication).await?)
     }
 
     /// How full a session's buffer is.
@@ -253,12 +262,14 @@ impl Service {
         for _ in 0..AUDIT_READS {
             let mut read = store.audit_trail(&query).await?;
             if !visitor.caller.admin {
-                read.records.retain(|record| record.principal == visitor.caller.principal);
+                read.records.retain(|record| record.attempt.principal == visitor.caller.principal);
             }
             (page.next, query.before) = (read.next, read.next);
             query.limit = query.limit.saturating_sub(read.records.len());
+            let bytes = read.records.iter().map(AuditRecord::shown_bytes).sum();
+            query.max_bytes = query.max_bytes.saturating_sub(bytes);
             page.records.append(&mut read.records);
-            if page.next.is_none() || query.limit == 0 {
+            if page.next.is_none() || query.limit == 0 || query.max_bytes == 0 {
                 break;
             }
         }

@@ -1,7 +1,7 @@
 //! MCP clients, whose sessions are attached by their streams, and how they come back to one.
 
 use rejoin_core::record::{Ending, Kind, Record, Transport};
-use rejoin_core::{Generation, Seq, SessionId};
+use rejoin_core::{Seq, SessionId};
 use tracing::Instrument as _;
 
 use super::reconnect::resume_span;
@@ -80,8 +80,7 @@ impl Service {
 
     /// Counts what a client that came back to a stream was away, and what it is sent and will never be.
     pub(crate) fn count_stream_return(&self, before: &Record, replayed: u64, lost: u64) {
-        let parked = before.attached.is_none() && before.generation > Generation::ZERO;
-        let away = parked.then(|| self.now().since(before.last_activity));
+        let away = before.away_since().map(|gone| self.now().since(gone));
         self.sessions().counted().returned(away, replayed, lost);
         self.sessions().came_back(before, Return { away, replayed, gap: None, lost });
     }

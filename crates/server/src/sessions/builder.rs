@@ -1,6 +1,7 @@
 //! What is put together before a server begins: how it treats its sessions, and who does their work.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -25,7 +26,7 @@ use crate::store_view::StoreView;
 use crate::tasks::Tasks;
 use crate::timeline::{Happening, Timeline};
 use crate::watch::Watches;
-use crate::{asking, awake, random, reaper};
+use crate::{asking, awake, pulse, random, reaper};
 
 /// How a server treats its sessions.
 #[derive(Clone, Debug)]
@@ -91,6 +92,7 @@ pub struct Builder {
     store: Arc<dyn Store>,
     settings: ServerSettings,
     clock: Clock,
+    history: Option<PathBuf>,
     hook: Option<Arc<dyn SessionHook>>,
     agents: Agents,
 }
@@ -99,7 +101,7 @@ impl Builder {
     /// For sessions that are kept in `store`.
     pub(super) fn new(store: Arc<dyn Store>) -> Self {
         let (settings, clock) = (ServerSettings::default(), Clock::start());
-        Self { store, settings, clock, hook: None, agents: Agents::default() }
+        Self { store, settings, clock, history: None, hook: None, agents: Agents::default() }
     }
 
     /// With these settings instead of the defaults.
@@ -113,6 +115,14 @@ impl Builder {
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
+        self
+    }
+
+    /// With files in this directory for what people look at, timelines and samples, so that they outlive the
+    /// process.
+    #[must_use]
+    pub fn history(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.history = Some(directory.into());
         self
     }
 
@@ -139,6 +149,11 @@ impl Builder {
 
     /// Begins: from now on deadlines are looked after. To be called inside a tokio runtime.
     pub fn start(self) -> Result<Sessions, Unavailable> {
+        let now = self.clock.now();
+        let (timeline, series) = match &self.history {
+            Some(directory) => (Timeline::open(directory), Series::open(directory, now)),
+            None => Default::default(),
+        };
         let shared = Arc::new(Shared {
             store: StoreView::new(self.store),
             session_settings: Arc::new(self.settings.session.clone()),
@@ -157,13 +172,15 @@ impl Builder {
             last_attachment: AtomicU64::new(0),
             watches: Watches::default(),
             metrics: Metrics::new(),
-            series: Series::default(),
-            timeline: Timeline::default(),
+            series,
+            timeline,
             hubs: Hubs::default(),
             service: OnceLock::new(),
         });
         let own = Arc::clone(&shared);
         shared.tasks.spawn(|owned| reaper::run(owned, own));
+        let own = Arc::clone(&shared);
+        shared.tasks.spawn(|_| pulse::run(own));
         if shared.awake.is_some() {
             let own = Arc::clone(&shared);
             shared.tasks.spawn(|_| awake::run(own));

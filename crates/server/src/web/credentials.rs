@@ -1,7 +1,6 @@
 //! From a credential to a caller, and for how long: the one place where the web side authenticates. Every
 //! rejection is counted, logged and held against the address it came from.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use tokio::sync::watch;
 use super::Front;
 use super::guesses::{Guesses, Turn};
 use super::limits::LOOK_AT_CLOCK;
-use crate::access::{Authenticate, Caller, CredentialFault, Unauthorized};
+use crate::access::{Authenticate, Caller, CredentialFault, PresentedFrom, Unauthorized};
 use crate::clock::WallClock;
 
 /// Who has access. The authenticator is private: nothing gets around the limit on guessing.
@@ -72,7 +71,7 @@ impl Front {
     pub(super) async fn caller(
         &self,
         headers: &HeaderMap,
-        from: Option<IpAddr>,
+        from: PresentedFrom,
     ) -> Result<Caller, Rejected> {
         match credential(headers) {
             Ok(Some(credential)) => self.admit(credential, from).await,
@@ -85,10 +84,10 @@ impl Front {
     pub(super) async fn admit(
         &self,
         credential: &str,
-        from: Option<IpAddr>,
+        from: PresentedFrom,
     ) -> Result<Caller, Rejected> {
         let Credentials { access, clock, guesses } = &self.credentials;
-        match guesses.turn(credential, from, self.service.now()) {
+        match guesses.turn(credential, from.address, self.service.now()) {
             Turn::Now => {}
             Turn::After(wait) => tokio::time::sleep(wait).await,
             Turn::NotBefore(retry_after) => return Err(Rejected::TooMany { retry_after }),
@@ -99,7 +98,7 @@ impl Front {
                 Ok(caller)
             }
             Err(Unauthorized { fault }) => {
-                let spent = guesses.failed(from, self.service.now());
+                let spent = guesses.failed(from.address, self.service.now());
                 self.note_rejection(fault, from);
                 Err(match spent {
                     Some(retry_after) => Rejected::TooMany { retry_after },
@@ -110,29 +109,24 @@ impl Front {
     }
 
     /// The caller that brings no credential, or none that can be read.
-    fn stranger(&self, fault: CredentialFault, from: Option<IpAddr>) -> Result<Caller, Rejected> {
+    fn stranger(&self, fault: CredentialFault, from: PresentedFrom) -> Result<Caller, Rejected> {
         self.credentials.without().ok_or_else(|| {
             self.note_rejection(fault, from);
             Rejected::Unauthorized(fault.into())
         })
     }
 
-    /// Tells the operator why a credential was rejected, which the caller is not told.
-    fn note_rejection(&self, fault: CredentialFault, from: Option<IpAddr>) {
-        let (reason, address) = (fault.as_str(), from.map(|address| address.to_canonical()));
+    /// Tells the operator why a credential was rejected, which the caller is not told. What goes to the log is bounded
+    /// as what goes to the audit trail is; every rejection is counted.
+    fn note_rejection(&self, fault: CredentialFault, from: PresentedFrom) {
+        let PresentedFrom { address, over: transport } = from;
+        let (reason, address) = (fault.as_str(), address.map(|address| address.to_canonical()));
+        let why = fault.explanation();
         self.service.sessions().counted().credential_rejected(fault);
-        self.service.note_rejected_credential(fault, from);
-        match fault {
-            CredentialFault::Missing => tracing::debug!(reason, ?address, "credential rejected"),
-            CredentialFault::Malformed
-            | CredentialFault::UnknownKey
-            | CredentialFault::Expired
-            | CredentialFault::NotYetValid
-            | CredentialFault::Issuer
-            | CredentialFault::Audience
-            | CredentialFault::Subject => {
-                tracing::warn!(reason, ?address, "credential rejected");
-            }
+        if self.service.note_rejected_credential(fault, from) {
+            tracing::warn!(reason, why, transport, ?address, "credential rejected");
+        } else {
+            tracing::debug!(reason, why, transport, ?address, "credential rejected");
         }
     }
 
@@ -141,16 +135,23 @@ impl Front {
         self.credentials.patience(caller, wanted)
     }
 
-    /// Forgets which credentials were good whenever some were revoked. Runs for as long as the web side
-    /// does.
-    pub(super) async fn follow_revocations(self: Arc<Self>) {
-        let mut revocations = self.credentials.revocations();
-        let front = Arc::downgrade(&self);
-        drop(self);
-        while revocations.changed().await.is_ok() {
-            let Some(front) = front.upgrade() else { return };
-            front.credentials.guesses.forget_accepted();
-        }
+    /// Forgets which credentials were good whenever some were revoked, in a task that ends with the web side.
+    pub(super) fn follow_revocations(self: &Arc<Self>) {
+        let (mut revocations, front) = (self.credentials.revocations(), Arc::downgrade(self));
+        let following = async move {
+            while revocations.changed().await.is_ok() {
+                let Some(front) = front.upgrade() else { return };
+                front.credentials.guesses.forget_accepted();
+            }
+        };
+        let sessions = self.service.sessions();
+        let stopping = sessions.stopping();
+        sessions.spawn(|_| async move {
+            tokio::select! {
+                () = following => {}
+                () = stopping => {}
+            }
+        });
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rejoin_core::Timestamp;
+use rejoin_core::network::Network;
 
 use super::limits::{
     CREDENTIALS_REMEMBERED, FAULT_ADDRESSES, FAULTS_AT_ONCE, FAULTS_REFILL, LONGEST_TURN, TURNS,
@@ -23,14 +24,13 @@ pub(super) struct Guesses {
 
 #[derive(Debug, Default)]
 struct State {
-    addresses: HashMap<Network, Budget>,
+    addresses: HashMap<Counted, Budget>,
     /// Hashes of credentials that were accepted.
     accepted: HashSet<u64>,
 }
 
-/// Where a guess came from: an IPv4 address, or the /64 that one customer has of IPv6. Nothing stands for
-/// all that there is no room to tell apart.
-type Network = Option<IpAddr>;
+/// Where a guess came from. Nothing stands for all that there is no room to tell apart.
+type Counted = Option<Network>;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Budget {
@@ -104,8 +104,8 @@ impl Guesses {
 }
 
 impl State {
-    fn network(&self, from: Option<IpAddr>) -> Network {
-        let network = from.map(network);
+    fn network(&self, from: Option<IpAddr>) -> Counted {
+        let network = from.map(Network::of);
         let room = self.addresses.len() < FAULT_ADDRESSES;
         if room || self.addresses.contains_key(&network) { network } else { None }
     }
@@ -120,17 +120,6 @@ impl State {
 impl Budget {
     fn is_spent(&self, now: Timestamp) -> bool {
         self.full_at.max(now) + FAULTS_REFILL > now + FAULTS_REFILL * FAULTS_AT_ONCE
-    }
-}
-
-/// The part of an address that one stranger can't change at will: all of an IPv4 address, a /64 of IPv6.
-pub fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            let network = u128::from(address) & !u128::from(u64::MAX);
-            IpAddr::V6(network.into())
-        }
-        address @ IpAddr::V4(_) => address,
     }
 }
 

@@ -17,6 +17,7 @@ mod guesses;
 mod intake;
 mod limits;
 pub(crate) mod mcp;
+mod responses;
 mod visitor;
 mod ws;
 
@@ -34,9 +35,9 @@ use rejoin_core::Timestamp;
 use rejoin_core::record::Record;
 
 pub use gate::{AllowList, Allowed, gate};
-pub use guesses::network;
 pub use intake::Intake;
 pub use mcp::{McpSettings, ModernSettings, ModernUpstream, Revisions};
+pub use responses::count_responses;
 
 use self::answer::Failure;
 use self::credentials::Credentials;
@@ -134,15 +135,16 @@ pub fn router(service: Service, access: Arc<dyn Authenticate>, settings: WebSett
     let credentials = Credentials::new(access, settings.wall_clock.clone());
     let left = mcp::Left::by_restart(service.sessions().hubs().take_left());
     let modern = mcp::Modern::default();
+    let sessions = service.sessions().clone();
     let front = Arc::new(Front { service, credentials, settings, modern, left });
-    tokio::spawn(Arc::clone(&front).follow_revocations());
+    front.follow_revocations();
     let routes = Router::new()
         .route("/ws", any(ws::upgrade))
         .route("/metrics", get(metrics))
         .merge(api::routes(front.settings.max_frame_bytes))
         .merge(mcp::routes(&front.settings.mcp))
         .with_state(front);
-    gate(routes, allowed)
+    count_responses(gate(routes, allowed), &sessions)
 }
 
 /// A session as HTTP and hooks show it.
@@ -169,10 +171,7 @@ async fn metrics(
 
 async fn counted(front: &Front) -> Response {
     match front.service.sessions().metrics().await {
-        Ok(text) => {
-            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            ([(CONTENT_TYPE, kind)], text).into_response()
-        }
+        Ok(text) => ([(CONTENT_TYPE, crate::metrics::CONTENT_TYPE)], text).into_response(),
         Err(_) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
     }
 }

@@ -10,6 +10,7 @@ use axum::http::{HeaderMap, StatusCode};
 use super::Front;
 use super::answer::{Failure, refuse};
 use super::credentials::credential;
+use crate::access::PresentedFrom;
 use crate::service::Visitor;
 
 /// Somebody who calls over HTTP, as an extractor.
@@ -22,6 +23,13 @@ pub(super) struct Nearby(pub(super) Visitor);
 /// The same; nobody, if a credential is asked for and the request brings none.
 pub(super) struct Perhaps(pub(super) Option<Visitor>);
 
+/// Somebody who calls over HTTP, and whether they look after the server: an administrator, or where there is no
+/// authentication somebody on this machine.
+pub(super) struct Operator {
+    pub(super) visitor: Visitor,
+    pub(super) operates: bool,
+}
+
 impl FromRequestParts<Arc<Front>> for OverHttp {
     type Rejection = Failure;
 
@@ -29,8 +37,9 @@ impl FromRequestParts<Arc<Front>> for OverHttp {
         parts: &mut Parts,
         front: &Arc<Front>,
     ) -> Result<Self, Self::Rejection> {
-        let caller = front.caller(&parts.headers, address(parts)).await?;
-        Ok(Self(Visitor { caller, address: address(parts), over: "http" }))
+        let (address, over) = (address(parts), "http");
+        let caller = front.caller(&parts.headers, PresentedFrom { address, over }).await?;
+        Ok(Self(Visitor { caller, address, over }))
     }
 }
 
@@ -42,12 +51,27 @@ impl FromRequestParts<Arc<Front>> for Nearby {
         front: &Arc<Front>,
     ) -> Result<Self, Self::Rejection> {
         let OverHttp(visitor) = OverHttp::from_request_parts(parts, front).await?;
-        let nearby = visitor.address.is_none_or(|address| is_nearby(&address));
-        if front.settings.open && (!nearby || is_forwarded(&parts.headers)) {
+        if front.settings.open && !is_of_this_machine(parts) {
             let sentence = "Without authentication this answers callers on the same machine only";
             return Err(refuse(StatusCode::FORBIDDEN, sentence));
         }
         Ok(Self(visitor))
+    }
+}
+
+impl FromRequestParts<Arc<Front>> for Operator {
+    type Rejection = Failure;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        front: &Arc<Front>,
+    ) -> Result<Self, Self::Rejection> {
+        let OverHttp(visitor) = OverHttp::from_request_parts(parts, front).await?;
+        let operates = match front.settings.open {
+            true => is_of_this_machine(parts),
+            false => visitor.caller.admin,
+        };
+        Ok(Self { visitor, operates })
     }
 }
 
@@ -88,6 +112,11 @@ pub(super) fn is_forwarded(headers: &HeaderMap) -> bool {
         let name = name.as_str();
         name.starts_with("x-forwarded-") || OF_PROXIES.contains(&name)
     })
+}
+
+/// Whether a request was made on this machine, and not passed on by a proxy here.
+fn is_of_this_machine(parts: &Parts) -> bool {
+    address(parts).is_none_or(|address| is_nearby(&address)) && !is_forwarded(&parts.headers)
 }
 
 fn is_nearby(address: &IpAddr) -> bool {

@@ -1,7 +1,8 @@
-//! What a child says: events on its standard output, anything at all on its standard error.
+//! What a child says: events on its standard output.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use rejoin_core::SessionId;
 use rejoin_core::limits::WAITING_PUBLICATIONS;
@@ -10,22 +11,17 @@ use tokio::io::AsyncRead;
 use tokio::sync::watch;
 
 use crate::agent::{Orders, Saying, Voice};
-use crate::agents::{AgentCounts, LONGEST_EVENT, publication_of};
+use crate::agents::{AgentCounts, Ignored, LONGEST_EVENT, publication_of};
 use crate::child::lines::{Bounds, Line, Lines};
+use crate::child::stray::StrayLog;
 use crate::error::PublishError;
 
 /// The longest line that is read as an event.
 const EVENT_LINE: Bounds = Bounds { whole: LONGEST_EVENT, of_longer: 0 };
 
-/// What is logged of a line on standard error.
-const LOG_LINE: Bounds = Bounds { whole: 8 * 1024, of_longer: 8 * 1024 };
-
 /// Publications of a child that may be on their way to the store. While there are so many its standard
 /// output is not read, so a child that talks faster than the store takes is slowed down.
 const ON_THEIR_WAY: usize = WAITING_PUBLICATIONS;
-
-/// Ignored lines of one child that are logged; those after them are only counted.
-const LOGGED_LINES: u64 = 10;
 
 /// Publishes what the child says, in order, until it closes its standard output or the session takes
 /// nothing more from it. Of a child that was told to stop the rest is read and dropped, so that it does
@@ -53,7 +49,7 @@ async fn publish_all(
     counts: &AgentCounts,
 ) -> Result<(), PublishError> {
     let mut on_their_way: VecDeque<Saying> = VecDeque::new();
-    let mut ignored = 0;
+    let mut stray = StrayLog::default();
     loop {
         let has_room = on_their_way.len() < ON_THEIR_WAY;
         let oldest = async {
@@ -74,11 +70,11 @@ async fn publish_all(
         match read(&line) {
             Ok(None) => {}
             Ok(Some(publication)) => on_their_way.push_back(voice.say(publication).await?),
-            Err(why) => {
+            Err(Ignored { why, shown }) => {
                 counts.ignored_lines.fetch_add(1, Ordering::Relaxed);
-                ignored += 1;
-                if ignored <= LOGGED_LINES {
-                    tracing::warn!(target: "rejoin::agent", %session, why, "ignored a line");
+                if let Some(left_out) = stray.admit(Instant::now()) {
+                    let line = shown.as_deref();
+                    tracing::warn!(target: "rejoin::agent", %session, why, line, left_out, "ignored a line");
                 }
             }
         }
@@ -89,18 +85,9 @@ async fn publish_all(
     Ok(())
 }
 
-fn read(line: &Line) -> Result<Option<Publication>, &'static str> {
+fn read(line: &Line) -> Result<Option<Publication>, Ignored> {
     match line {
         Line::Whole(text) => publication_of(text),
-        Line::TooLong(_) => Err("it is too long"),
-    }
-}
-
-/// Logs what the child writes to its standard error.
-pub(super) async fn log_errors(stderr: impl AsyncRead + Unpin, session: SessionId) {
-    let mut lines = Lines::new(stderr, LOG_LINE);
-    while let Ok(Some(Line::Whole(text) | Line::TooLong(text))) = lines.next().await {
-        let text = String::from_utf8_lossy(&text);
-        tracing::info!(target: "rejoin::agent", %session, "{}", text.trim_end());
+        Line::TooLong(_) => Err("it is too long".into()),
     }
 }

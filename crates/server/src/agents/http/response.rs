@@ -2,17 +2,19 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt as _;
 use hyper::Response;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::CONTENT_TYPE;
+use rejoin_core::SessionId;
 use rejoin_core::limits::WAITING_PUBLICATIONS;
 use tokio::time::timeout;
 
-use crate::agent::{Saying, Voice};
-use crate::agents::{AgentCounts, LONGEST_EVENT, publication_of};
+use crate::agent::{Saying, Seat, Voice};
+use crate::agents::{AgentCounts, Ignored, LONGEST_EVENT, publication_of};
+use crate::child::stray::StrayLog;
 use crate::error::PublishError;
 use crate::sse_parser::Parser;
 
@@ -67,13 +69,15 @@ pub(super) struct Heard {
     /// What is on its way to the store.
     sayings: VecDeque<Saying>,
     ended: bool,
+    session: SessionId,
+    stray: StrayLog,
 }
 
 impl Heard {
     pub(super) fn new(
         response: Response<Incoming>,
         events: Events,
-        voice: Voice,
+        seat: &Seat,
         idle_timeout: Duration,
     ) -> Self {
         let parts = match events {
@@ -84,11 +88,13 @@ impl Heard {
         Self {
             body: response.into_body(),
             parts,
-            voice,
+            voice: seat.voice(),
             idle_timeout,
             texts,
             sayings,
             ended: false,
+            session: seat.session().clone(),
+            stray: StrayLog::default(),
         }
     }
 
@@ -153,9 +159,12 @@ impl Heard {
                     let permit = self.voice.reserve().await?;
                     self.sayings.push_back(permit.say(publication));
                 }
-                Err(why) => {
+                Err(Ignored { why, shown }) => {
                     counts.ignored_lines.fetch_add(1, Ordering::Relaxed);
-                    tracing::warn!(target: "rejoin::agent", why, "ignored an event of a response");
+                    if let Some(left_out) = self.stray.admit(Instant::now()) {
+                        let (session, text) = (&self.session, shown.as_deref());
+                        tracing::warn!(target: "rejoin::agent", %session, why, text, left_out, "ignored an event of a response");
+                    }
                 }
             }
             self.texts.pop_front();

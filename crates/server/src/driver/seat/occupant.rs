@@ -1,8 +1,8 @@
 //! The agent in the seat, as its driver sees it: what it is handed, what it is told, how it ends.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rejoin_core::page::StoredEntry;
@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinError, JoinHandle};
 
 use super::pace::Pace;
-use crate::agent::Orders;
+use crate::agent::{ChildEnd, Orders};
 
 /// How long an agent may go on that has nothing to do any more.
 const LAST_WORDS: Duration = Duration::from_secs(10);
@@ -47,6 +47,8 @@ pub(super) struct Running {
     pub(super) orders: watch::Sender<Orders>,
     /// It said that it leaves in peace.
     pub(super) resigned: Arc<AtomicBool>,
+    /// How it ended, if it is a child and did so by itself.
+    pub(super) child_end: Arc<OnceLock<ChildEnd>>,
     pub(super) busy: Arc<AtomicBool>,
     pub(super) started: Timestamp,
     /// When it last took or said something.

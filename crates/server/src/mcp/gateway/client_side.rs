@@ -12,6 +12,7 @@ use super::unsent::Unsent;
 use crate::mcp::logged::Entry;
 use crate::mcp::message::{Kind, Message};
 use crate::mcp::own_words::{RpcError, code};
+use crate::metrics::CallOutcome;
 use crate::service::WeakService;
 
 /// The request with which a client introduces itself.
@@ -145,6 +146,7 @@ impl Desk<'_> {
         }
         let text = message.with_cancelled_id(&self.ids.id(in_seq));
         self.tell_server(text);
+        self.count_call(in_seq, CallOutcome::Cancelled);
         self.finish(in_seq, None).await
     }
 

@@ -4,11 +4,12 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use rejoin_core::InSeq;
+use rejoin_core::{InSeq, record};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio::time::timeout;
 
+use super::Gateway;
 use super::client_side::{INITIALIZE, INITIALIZED};
 use super::desk::{Closing, Desk};
 use super::unsent::{Exchange, exchange};
@@ -16,6 +17,7 @@ use crate::agent::stopped;
 use crate::mcp::message::{Kind, Message, RequestId};
 use crate::mcp::own_words::{RpcError, code, notification, request};
 use crate::mcp::upstream::{Before, Link, Unreachable, WAITS};
+use crate::metrics::Counted;
 
 /// How long a server may take to answer a question of ours. Some are downloaded when they are started.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -41,7 +43,14 @@ impl Desk<'_> {
                 Ok(()) => return Ok(Ok(())),
                 Err(why) => why,
             };
-            self.link = None;
+            match why {
+                Unreachable::WentAway => self.bury_link().await,
+                Unreachable::NotStarted(_)
+                | Unreachable::NotDelivered(_)
+                | Unreachable::BrokeOff
+                | Unreachable::Silent(_)
+                | Unreachable::Refused(_) => self.link = None,
+            }
             tracing::warn!(session = %self.session, %why, "an MCP server can't be reached");
             let Some(wait) = waits.next().filter(|_| !why.was_tried_for_a_while()) else {
                 return Ok(Err(unavailable(&why.to_string())));
@@ -69,8 +78,9 @@ impl Desk<'_> {
         let before = self.before();
         let goes_on = before.is_some();
         let mut orders = self.orders.clone();
-        let connecting =
-            self.gateway.upstream.connect(&self.session, self.gateway.max_bytes, before);
+        let counted = Counted::by(&self.shared.metrics.children(record::Kind::Mcp));
+        let Gateway { upstream, max_bytes, .. } = self.gateway;
+        let connecting = upstream.connect(&self.session, *max_bytes, before, counted);
         let link = tokio::select! {
             biased;
             _ = stopped(&mut orders) => return Err(Closing::Told),
@@ -229,11 +239,18 @@ impl Desk<'_> {
         }
     }
 
+    /// The server has gone: if it is known how it died, that is noted.
+    async fn bury_link(&mut self) {
+        let Some(link) = self.link.take() else { return };
+        let Some(death) = link.close().await else { return };
+        if let Ok(Some(record)) = self.shared.store.session(&self.session).await {
+            self.shared.agent_died(&self.session, record.generation, death);
+        }
+    }
+
     /// The server has gone: what was under way runs again or is answered for.
     pub(super) async fn on_lost(&mut self) -> Result<(), Closing> {
-        if let Some(link) = self.link.take() {
-            link.close().await;
-        }
+        self.bury_link().await;
         self.place = None;
         self.take_back_unsent();
         if self.keeping.book().theirs.is_some() {

@@ -15,18 +15,20 @@ use tokio::time::timeout;
 use super::book::{Book, Keeping, Written};
 use super::ids::UpstreamIds;
 use super::lists::Comparing;
-use super::pending::Requests;
+use super::pending::{Pending, Requests};
 use super::questions::Asked;
 use super::unsent::{Exchange, Unsent, exchange};
 use super::{Gateway, LAST_WORDS};
 use crate::agent::{Inbox, Orders, Saying, Seat, Voice, stopped};
 use crate::child::places::Place;
+use crate::child::stray::StrayLog;
 use crate::error::PublishError;
 use crate::mcp::hub::{Hub, Present};
 use crate::mcp::logged::{Event, Notes, StreamName};
 use crate::mcp::message::{Message, RequestId};
 use crate::mcp::own_words::{RpcError, error_response};
 use crate::mcp::upstream::{Heard, Link, Unreachable};
+use crate::metrics::CallOutcome;
 use crate::shared::Shared;
 
 /// Publications that may be on their way to the store; while there are so many nothing more is heard.
@@ -64,6 +66,7 @@ pub(super) struct Desk<'a> {
     pub(super) lost: VecDeque<InSeq>,
     /// What the tools of the server that runs say of themselves, once it was asked.
     pub(super) annotations: Option<HashMap<String, super::rerun::Annotations>>,
+    pub(super) stray: StrayLog,
     inbox: Inbox,
     voice: Voice,
     pub(super) orders: watch::Receiver<Orders>,
@@ -111,7 +114,7 @@ enum Happened {
 
 impl<'a> Desk<'a> {
     pub(super) fn open(gateway: &'a Gateway, seat: Seat) -> Self {
-        let Seat { start, inbox, voice, orders, resigned, shared, busy: _ } = seat;
+        let Seat { start, inbox, voice, orders, resigned, shared, .. } = seat;
         let session = start.record.id().clone();
         let book = Book::from_body(start.snapshot.as_ref().map(|snapshot| &snapshot.body));
         let hub = shared.hubs.of(&session);
@@ -135,6 +138,7 @@ impl<'a> Desk<'a> {
             unsent: VecDeque::new(),
             lost: VecDeque::new(),
             annotations: None,
+            stray: StrayLog::default(),
             inbox,
             voice,
             orders,
@@ -167,7 +171,7 @@ impl<'a> Desk<'a> {
                 if !over {
                     let _ = timeout(LAST_WORDS, self.give_theirs_up()).await; // or it is asked for in vain
                 }
-                link.close().await;
+                drop(link.close().await);
             }
             None => {}
         }
@@ -249,7 +253,13 @@ impl<'a> Desk<'a> {
     }
 
     /// Answers a request, which is dealt with then.
-    pub(super) async fn answer(&mut self, in_seq: InSeq, text: &str) -> Result<(), Closing> {
+    pub(super) async fn answer(
+        &mut self,
+        in_seq: InSeq,
+        text: &str,
+        outcome: CallOutcome,
+    ) -> Result<(), Closing> {
+        self.count_call(in_seq, outcome);
         self.finish(in_seq, Some(text)).await
     }
 
@@ -261,7 +271,15 @@ impl<'a> Desk<'a> {
     ) -> Result<(), Closing> {
         let Some(pending) = self.requests.get(in_seq) else { return Ok(()) };
         let text = error_response(Some(&pending.id), error);
-        self.answer(in_seq, &text).await
+        let outcome = if pending.unknown { CallOutcome::Unknown } else { CallOutcome::Error };
+        self.answer(in_seq, &text, outcome).await
+    }
+
+    /// Counts a request that ends, if it calls a tool.
+    pub(super) fn count_call(&self, in_seq: InSeq, outcome: CallOutcome) {
+        if let Some(tool) = self.requests.get(in_seq).and_then(Pending::tool) {
+            self.shared.metrics.tool_calls.ended(&tool, outcome);
+        }
     }
 
     /// A request is dealt with, with an answer or without one.

@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::desk::{Closing, Desk};
 use super::pending::Pending;
-use super::rerun::MOST_PAGES;
+use super::rerun::{MOST_PAGES, Tools};
 use crate::mcp::logged::StreamName;
 use crate::mcp::message::{Message, RequestId, read, splice};
 use crate::mcp::own_words::{notification, request};
@@ -76,6 +76,7 @@ impl Desk<'_> {
         }
         let list = LISTS.iter().find(|list| list.method == pending.method());
         let (Some(list), Some(result)) = (list, answer.result()) else { return };
+        self.note_tools(list, result);
         let mut pages = self.pages(list);
         let at = match pending.message.read_params::<Params>().cursor {
             Some(cursor) => pages.after(&cursor),
@@ -108,8 +109,9 @@ impl Desk<'_> {
 
     /// The server has answered with a page, or that it has none.
     pub(super) async fn on_page(&mut self, asked: Asked, answer: &Message) -> Result<(), Closing> {
-        let Some((page, cursor)) = answer.result().map(Page::of) else { return Ok(()) };
-        let Asked { list, at } = asked;
+        let Some(result) = answer.result() else { return Ok(()) };
+        let ((page, cursor), Asked { list, at }) = (Page::of(result), asked);
+        self.note_tools(&list, result);
         let mut pages = self.pages(&list);
         // If it is not known, its client has begun to read the list again.
         let Some(known) = pages.0.get(at) else { return Ok(()) };
@@ -125,6 +127,13 @@ impl Desk<'_> {
             false => self.comparing.untold.push((list, pages)),
         }
         self.tell_changed(list.changed).await
+    }
+
+    /// Calls of tools that the server lists are counted under their names.
+    fn note_tools(&self, list: &List, page: &RawValue) {
+        if list.method == LISTS[0].method {
+            self.shared.metrics.tool_calls.listed(Tools::on_page(Some(page)).names());
+        }
     }
 
     fn note_pages(&mut self, list: &List, pages: &Pages) {

@@ -38,13 +38,22 @@ impl Annotations {
 /// A page of `tools/list`.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Tools {
+pub(super) struct Tools {
     /// Read one by one: one that is not as it should be says nothing about the others.
     tools: Vec<Box<RawValue>>,
     next_cursor: Option<String>,
 }
 
 impl Tools {
+    /// The tools on a page; none on one that can't be read.
+    pub(super) fn on_page(page: Option<&RawValue>) -> Self {
+        read(page)
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = String> {
+        self.annotations().map(|(name, _)| name)
+    }
+
     fn annotations(&self) -> impl Iterator<Item = (String, Annotations)> {
         #[derive(Default, Deserialize)]
         #[serde(default)]
@@ -185,7 +194,7 @@ impl Desk<'_> {
                 Ok(answer) => answer,
                 Err(why) => return Ok(Err(why)),
             };
-            let page: Tools = read(answer.result());
+            let page = Tools::on_page(answer.result());
             all.extend(page.annotations());
             cursor = page.next_cursor;
             if cursor.is_none() {

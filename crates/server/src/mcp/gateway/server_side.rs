@@ -1,5 +1,7 @@
 //! What the server behind said.
 
+use std::time::Instant;
+
 use rejoin_core::InSeq;
 use serde::Deserialize;
 
@@ -8,11 +10,27 @@ use super::client_side::{CANCELLED, INITIALIZE};
 use super::connect::unavailable;
 use super::desk::{Closing, Desk};
 use super::pending::Pending;
+use crate::child::stray::excerpt;
 use crate::mcp::garbled::{Meant, heard};
 use crate::mcp::logged::StreamName;
 use crate::mcp::message::{Kind, Message, RequestId, read};
 use crate::mcp::own_words::{RpcError, code, error_response};
 use crate::mcp::upstream::{Heard, Unreachable};
+use crate::metrics::CallOutcome;
+
+/// What a result says of the call, if it is one of a tool. A large one is searched before it is read.
+fn outcome_of(answer: &Message) -> CallOutcome {
+    #[derive(Default, Deserialize)]
+    #[serde(default, rename_all = "camelCase")]
+    struct ToolResult {
+        is_error: bool,
+    }
+    let result = answer.result().filter(|result| result.get().contains("\"isError\""));
+    match result.is_some_and(|result| read::<ToolResult>(Some(result)).is_error) {
+        true => CallOutcome::ToolError,
+        false => CallOutcome::Success,
+    }
+}
 
 /// What a server says when it has come further with a request.
 pub(super) const PROGRESS: &str = "notifications/progress";
@@ -49,16 +67,22 @@ impl Desk<'_> {
                     let error = RpcError::new(code::PARSE, "the question can't be read");
                     self.tell_server(error_response(Some(&id), &error));
                 }
-                // Many servers print something before they speak; nothing of it is repeated.
-                Meant::Nothing => {
-                    tracing::warn!(session = %self.session, "ignored what is no message of an MCP server");
-                }
+                // Many servers print something before they speak.
+                Meant::Nothing => self.log_stray(text),
             }
         }
         if std::mem::take(&mut self.comparing.when_heard) {
             self.compare_lists();
         }
         Ok(())
+    }
+
+    /// Logs what is no message. Of JSON nothing is repeated: that may be a result.
+    fn log_stray(&mut self, text: &str) {
+        let Some(left_out) = self.stray.admit(Instant::now()) else { return };
+        let is_json = ["{", "[{"].iter().any(|begin| text.trim_start().starts_with(begin));
+        let text = (!is_json).then(|| excerpt(text.as_bytes()));
+        tracing::warn!(session = %self.session, text, left_out, "ignored what is no message of an MCP server");
     }
 
     /// The request under way that the server knows by this id.
@@ -126,15 +150,16 @@ impl Desk<'_> {
         };
         let text = message.with_id(&pending.id);
         if failed {
-            return self.answer(in_seq, &text).await;
+            return self.answer(in_seq, &text, CallOutcome::Error).await;
         }
+        let outcome = outcome_of(message);
         if let Some(pending) = self.requests.remove(in_seq) {
             self.note_success(&pending, message);
             self.requests.insert(in_seq, pending);
         }
         let text = self.with_session_tools(in_seq, text).await?;
         let text = self.with_notice(in_seq, text);
-        self.answer(in_seq, &text).await
+        self.answer(in_seq, &text, outcome).await
     }
 
     fn note_success(&mut self, pending: &Pending, message: &Message) {

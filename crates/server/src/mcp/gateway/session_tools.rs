@@ -22,6 +22,7 @@ use crate::access::Caller;
 use crate::mcp::given::can_carry_token;
 use crate::mcp::logged::{Entry, Event, Notes, StreamName};
 use crate::mcp::message::{Kind, Message, RequestId, read, splice, with_element};
+use crate::metrics::CallOutcome;
 use crate::service::{Service, Visitor};
 
 /// Our tool, and what it is called where the server has one of that name.
@@ -172,9 +173,15 @@ impl Desk<'_> {
         let to = went.as_ref().map_or(&self.session, |(record, _)| record.id()).clone();
         let body = self.our_answer(in_seq, &id, &stream, &to, &went);
         if to == self.session {
+            let outcome = went.map_or(CallOutcome::ToolError, |_| CallOutcome::Success);
+            self.count_call(in_seq, outcome);
             return self.conclude(in_seq, body).await;
         }
-        let Err(reason) = self.go_over(&to, body).await else { return Err(Closing::Left) };
+        let Err(reason) = self.go_over(&to, body).await else {
+            self.count_call(in_seq, CallOutcome::Success);
+            return Err(Closing::Left);
+        };
+        self.count_call(in_seq, CallOutcome::ToolError);
         let body = self.our_answer(in_seq, &id, &stream, &self.session, &Err(reason));
         self.conclude(in_seq, body).await
     }

@@ -15,11 +15,11 @@ use self::input::Input;
 use super::{Heard, Link, Theirs, Unreachable, WAITING};
 use crate::child::lines::{Bounds, Line, Lines};
 use crate::child::process::{Pipes, Process, Program};
+use crate::child::stderr::LastLines;
 use crate::mcp::garbled::unmarked;
 use crate::mcp::message::{Kind, Message};
-
-/// What is logged of a line on standard error.
-const LOG_LINE: Bounds = Bounds { whole: 8 * 1024, of_longer: 8 * 1024 };
+use crate::metrics::Counted;
+use crate::timeline::Death;
 
 /// A command that is an MCP server.
 #[derive(Debug)]
@@ -39,17 +39,19 @@ impl Child {
         &self,
         session: &SessionId,
         max_bytes: usize,
+        counted: Counted,
     ) -> Result<Link, Unreachable> {
         let (process, pipes) =
-            Process::spawn(&self.program).await.map_err(Unreachable::NotStarted)?;
+            Process::spawn(&self.program, counted).await.map_err(Unreachable::NotStarted)?;
         let (to, outgoing) = mpsc::channel(WAITING);
         let (incoming, from) = mpsc::channel(WAITING);
         let keeper = keep(process, pipes, outgoing, incoming, max_bytes, session.clone());
-        Ok(Link { to, from, theirs: Theirs::default(), keeper: tokio::spawn(keeper) })
+        Ok(Link::kept_by(keeper, to, from, Theirs::default()))
     }
 }
 
-/// Goes between the pipes and the link until either side ends; then the process ends too.
+/// Goes between the pipes and the link until either side ends; then the process ends too. Returns how it died, unless it was
+/// told to end.
 async fn keep(
     mut process: Process,
     pipes: Pipes,
@@ -57,9 +59,12 @@ async fn keep(
     incoming: mpsc::Sender<Heard>,
     max_bytes: usize,
     session: SessionId,
-) {
+) -> Option<Death> {
     let mut logging = tokio::task::JoinSet::new(); // ends with this function
-    logging.spawn(log_errors(pipes.stderr, session.clone()));
+    let (last_lines, speaker) = (LastLines::default(), session.clone());
+    logging.spawn(last_lines.clone().follow(pipes.stderr, move |line| {
+        tracing::info!(target: "rejoin::mcp", session = %speaker, "{line}");
+    }));
     let mut input = Input::new(pipes.stdin);
     let mut hearing = pin!(hear(pipes.stdout, &incoming, max_bytes, &session));
     let mut says_more = true;
@@ -75,16 +80,10 @@ async fn keep(
         true => None,
         false => timeout(DYING, process.exited()).await.ok(),
     };
-    let never_read = match gone {
-        Some(status) => {
-            let status = status.map(|status| status.to_string()).unwrap_or_default();
-            tracing::info!(%session, status, "an MCP server's process has ended");
-            input.never_read()
-        }
-        None => {
-            process.end(async move { drop(input) }).await;
-            Vec::new() // it may have read everything at last
-        }
+    let (status, never_read) = match gone {
+        Some(status) => (status.ok(), input.never_read()),
+        // It may have read everything at last.
+        None => (process.end(async move { drop(input) }).await, Vec::new()),
     };
     // What it said before it ended is in the pipe; somebody it has started may hold that open.
     if says_more {
@@ -97,6 +96,11 @@ async fn keep(
             let _ = incoming.send(Heard::DidNotRun { id }).await; // nobody may listen any more
         }
     }
+    if told_to_end {
+        return None;
+    }
+    let _ = timeout(LAST_ERRORS, logging.join_next()).await;
+    Some(Death::of_child(status, last_lines.take()))
 }
 
 /// How long a child that speaks or reads no more may take to be seen dead.
@@ -104,6 +108,9 @@ const DYING: Duration = Duration::from_millis(100);
 
 /// How long what a child said before it ended may take to be read.
 const LAST_LINES: Duration = Duration::from_secs(1);
+
+/// How long its last words on standard error may take to be read.
+const LAST_ERRORS: Duration = Duration::from_millis(500);
 
 async fn hear(
     stdout: impl AsyncRead + Unpin,
@@ -128,13 +135,5 @@ async fn hear(
         if !text.is_empty() && incoming.send(Heard::said(text)).await.is_err() {
             return;
         }
-    }
-}
-
-async fn log_errors(stderr: impl AsyncRead + Unpin, session: SessionId) {
-    let mut lines = Lines::new(stderr, LOG_LINE);
-    while let Ok(Some(Line::Whole(text) | Line::TooLong(text))) = lines.next().await {
-        let text = String::from_utf8_lossy(&text);
-        tracing::info!(target: "rejoin::mcp", %session, "{}", text.trim_end());
     }
 }

@@ -16,6 +16,8 @@ pub(crate) use child::Child;
 pub(crate) use http::Http;
 
 use super::message::RequestId;
+use crate::metrics::Counted;
+use crate::timeline::Death;
 
 /// Messages that may wait in a link, in each direction. Each may be as large as a message may be.
 const WAITING: usize = 16;
@@ -61,7 +63,7 @@ pub(crate) struct Link {
     pub(crate) from: mpsc::Receiver<Heard>,
     /// What the server calls the session, once it has said so and if it does.
     theirs: Theirs,
-    keeper: JoinHandle<()>,
+    keeper: JoinHandle<Option<Death>>,
 }
 
 /// See [`Link`].
@@ -101,15 +103,16 @@ impl Heard {
 
 impl Upstream {
     /// Reaches the server for one session, or goes on with one that it has from before. A message of it
-    /// has at most so many bytes.
+    /// has at most so many bytes. If it is a child it is counted while it runs.
     pub(crate) async fn connect(
         &self,
         session: &SessionId,
         max_bytes: usize,
         before: Option<Before>,
+        counted: Counted,
     ) -> Result<Link, Unreachable> {
         match self {
-            Self::Child(child) => child.start(session, max_bytes).await,
+            Self::Child(child) => child.start(session, max_bytes, counted).await,
             Self::Http(http) => Ok(http.connect(session, max_bytes, before)),
             Self::BuiltIn => Ok(built_in::connect()),
         }
@@ -141,23 +144,36 @@ pub(crate) const WAITS: [Duration; 6] = [
 ];
 
 impl Link {
+    /// A link that `keeper` serves until it is ended or dropped. It returns how the server died, if it did and somebody
+    /// saw it.
+    fn kept_by(
+        keeper: impl Future<Output = Option<Death>> + Send + 'static,
+        to: mpsc::Sender<String>,
+        from: mpsc::Receiver<Heard>,
+        theirs: Theirs,
+    ) -> Self {
+        #[expect(clippy::disallowed_methods, reason = "the gateway of its session waits for it")]
+        let keeper = tokio::spawn(keeper);
+        Self { to, from, theirs, keeper }
+    }
+
     /// What the server calls the session, if it has said so.
     pub(crate) fn theirs(&self) -> Option<Box<str>> {
         self.theirs.get().cloned()
     }
 
-    /// Ends it, and waits until the server has gone.
-    pub(crate) async fn close(self) {
+    /// Ends it, and waits until the server has gone; says how, if it had died before.
+    pub(crate) async fn close(self) -> Option<Death> {
         let Self { to, from, keeper, .. } = self;
         drop((to, from));
-        let _ = keeper.await; // it was aborted, or has said what it had to say
+        keeper.await.ok().flatten() // it fails if it was aborted
     }
 
     /// Ends it for a while: a server that has a session of its own keeps it for whoever comes next.
     pub(crate) async fn leave(self) {
         match self.theirs.get() {
             Some(_) => self.keeper.abort(),
-            None => self.close().await,
+            None => drop(self.close().await),
         }
     }
 }

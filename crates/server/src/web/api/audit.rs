@@ -5,11 +5,13 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use rejoin_core::SessionId;
+use rejoin_core::attempt::Attempt;
 use rejoin_store::audit::{AuditQuery, AuditRecord};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::request::{Params, page_size, session_id};
+use crate::limits;
 use crate::service::Visitor;
 use crate::web::Front;
 use crate::web::answer::Failure;
@@ -34,6 +36,7 @@ pub(super) async fn read(
         session_id: session_id("session_id", params.session_id.as_deref())?,
         before: params.before,
         limit: page_size(params.limit)?,
+        max_bytes: limits::LIST_BYTES,
     };
     let page = front.service.audit_trail(&visitor, &query).await?;
     let records: Vec<Value> = page.records.iter().map(|record| view(&visitor, record)).collect();
@@ -41,15 +44,16 @@ pub(super) async fn read(
 }
 
 fn view(visitor: &Visitor, record: &AuditRecord) -> Value {
-    let own = record.principal == visitor.caller.principal;
+    let Attempt { at, session_id, principal, address, transport, action } = &record.attempt;
+    let own = *principal == visitor.caller.principal;
     let shown = |id: &SessionId| if own { id.client_name() } else { id.as_str() }.to_owned();
     json!({
-        "at": record.at.to_string(),
-        "session_id": record.session_id.as_ref().map(shown),
-        "principal": record.principal.as_str(),
-        "address": record.address,
-        "transport": record.transport,
-        "action": record.action,
+        "at": at.to_string(),
+        "session_id": session_id.as_ref().map(shown),
+        "principal": principal.as_str(),
+        "address": address,
+        "transport": transport,
+        "action": action,
         "success": record.success(),
         "reason": record.reason.as_str(),
     })

@@ -135,7 +135,7 @@ struct Wanted {
     include_work: Option<bool>,
 }
 
-/// `POST /sessions/{id}/state`: the agent's state, sealed for the client to keep.
+/// `POST /sessions/{id}/state`: the agent's state, sealed for the client to keep and in clear to read.
 pub(super) async fn export(
     OverHttp(visitor): OverHttp,
     State(front): State<Arc<Front>>,
@@ -153,6 +153,7 @@ pub(super) async fn export(
         "session_id": id.as_str(),
         "state_size": exported.signed_state.len(),
         "signed_state": exported.signed_state,
+        "state": exported.state,
         "snapshot_time": exported.taken_at.to_string(),
         "expire_after_hours": exported.expire_after_hours(),
         "seq": exported.seq.get(),

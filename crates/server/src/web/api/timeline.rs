@@ -15,32 +15,34 @@ use crate::service::{Denial, transport_word};
 use crate::timeline::{Happening, Moment};
 use crate::web::Front;
 use crate::web::answer::Failure;
-use crate::web::visitor::OverHttp;
+use crate::web::visitor::Operator;
 
 /// Used tokens that are shown; older ones are not.
 const SHOWN_USED: usize = 16;
 
 /// `GET /sessions/{id}/timeline`: also of a session that has ended.
 pub(super) async fn read(
-    OverHttp(visitor): OverHttp,
+    Operator { visitor, operates }: Operator,
     State(front): State<Arc<Front>>,
     Named(id): Named,
 ) -> Result<Json<Value>, Failure> {
     let service = &front.service;
     let record = service.session(&visitor, &id).await?;
     let sessions = service.sessions();
-    let moments: Vec<_> = sessions.timeline(record.id()).iter().map(moment_view).collect();
+    let moments = sessions.timeline(record.id());
+    let moments: Vec<_> = moments.iter().map(|moment| moment_view(moment, operates)).collect();
     let tokens = sessions.store().tokens(record.id()).await.map_err(Denial::from)?;
     let tokens = tokens.map(|tokens| tokens_view(&tokens, service.now())).unwrap_or_default();
     Ok(Json(json!({
         "session_id": id.as_str(),
-        "since": service.started().to_string(),
+        "since": sessions.timeline_since().unwrap_or(service.started()).to_string(),
         "moments": moments,
         "tokens": tokens,
     })))
 }
 
-fn moment_view(moment: &Moment) -> Value {
+/// What an agent wrote to standard error is for those who look after the server: it may tell of its insides.
+fn moment_view(moment: &Moment, operates: bool) -> Value {
     let mut view = json!({
         "at": moment.at.to_string(),
         "what": moment.what.as_str(),
@@ -55,6 +57,10 @@ fn moment_view(moment: &Moment) -> Value {
             view["replayed"] = back.replayed.into();
             view["lost"] = back.lost.into();
             view["gap"] = back.gap.as_ref().map_or(Value::Null, gap_view);
+        }
+        Happening::AgentDied(death) => {
+            view["status"] = (*death.status).into();
+            view["stderr"] = operates.then(|| json!(death.stderr)).into();
         }
         Happening::Created
         | Happening::Parked

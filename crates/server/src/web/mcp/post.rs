@@ -100,7 +100,11 @@ async fn take(
     let primed = revision.as_deref().is_some_and(is_primed);
     let (front, visitor) = (Arc::clone(front), client.visitor.clone());
     let call = Call { front: Arc::clone(&front), visitor, record, accepts, batch, primed };
-    whole(&front, call.take(messages)).await?.respond().await
+    let taken = match messages.len() {
+        0 | 1 => call.take(messages).await?, // entered by the session's driver, or not at all
+        _ => whole(&front, call.take(messages)).await?,
+    };
+    taken.respond().await
 }
 
 /// Does what a call begins with to its end: messages that came together are entered together.
@@ -323,9 +327,13 @@ pub(super) async fn enter(
         (_, _) => (None, message),
     };
     let body = Entry { process, stream, from, message }.to_body();
-    let hub = sessions.hubs().of(session);
+    let (hub, store) = (sessions.hubs().of(session), sessions.store());
+    if store.is_paused() {
+        return Err(Denial::paused());
+    }
     let _open = hub.go_through().await;
-    Ok(sessions.send(session, EntryKind::Message, None, body).await?.in_seq)
+    let sent = sessions.send(session, EntryKind::Message, None, body);
+    Ok(store.unless_stalled(sent).await?.in_seq)
 }
 
 pub(super) fn request_id(message: &Message) -> Option<RequestId> {

@@ -14,10 +14,11 @@ use rejoin_core::record::Record;
 use super::early::Early;
 use super::post::request_id;
 use super::{McpFailure, OVER, PROTOCOL_VERSION, SESSION_ID};
+use crate::access::PresentedFrom;
 use crate::mcp::message::{Message, NoMessage, RequestId};
 use crate::mcp::own_words::{RpcError, code};
 use crate::mcp::{REVISIONS, WITH_BATCHES};
-use crate::service::{Denial, Visitor};
+use crate::service::{Denial, Visitor, transport_word};
 use crate::web::Front;
 use crate::web::answer::Failure;
 use crate::web::visitor::address;
@@ -37,7 +38,8 @@ impl FromRequestParts<Arc<Front>> for Client {
         parts: &mut Parts,
         front: &Arc<Front>,
     ) -> Result<Self, Self::Rejection> {
-        let caller = front.caller(&parts.headers, address(parts)).await?;
+        let from = PresentedFrom { address: address(parts), over: transport_word(OVER) };
+        let caller = front.caller(&parts.headers, from).await?;
         Ok(Self { visitor: Visitor::over(OVER, caller, address(parts)) })
     }
 }

@@ -26,6 +26,7 @@ use axum::extract::{ConnectInfo, State};
 use axum::http::{Extensions, HeaderMap};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::StreamExt as _;
+use rejoin_core::record::Transport;
 
 use self::connection::Connection;
 use super::Front;
@@ -33,6 +34,8 @@ use super::answer::Failure;
 use super::credentials::credential;
 use super::intake::Intake;
 use super::limits::STRANGER_BYTES;
+use crate::access::PresentedFrom;
+use crate::service::transport_word;
 
 /// Bytes read from a socket at once. Each connection has a buffer of that size, so it is small: it
 /// decides what an idle connection costs.
@@ -54,7 +57,7 @@ pub(super) async fn upgrade(
 ) -> Response {
     let address = extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip());
     let caller = match credential(&headers) {
-        Ok(Some(credential)) => match front.admit(credential, address).await {
+        Ok(Some(credential)) => match front.admit(credential, presented_from(address)).await {
             Ok(caller) => Some(caller),
             Err(rejected) => return Failure::from(rejected).into_response(),
         },
@@ -75,11 +78,17 @@ pub(super) async fn upgrade(
             let (sink, stream) = socket.split(); // out here, or the task would have room for it twice
             match Connection::new(front, caller, address.map(canonical), intake) {
                 // A task of its own: the one that upgraded it has room for all that is needed for that.
+                #[expect(clippy::disallowed_methods, reason = "`Service::close` waits for them")]
                 Ok(connection) => drop(tokio::spawn(connection.run(sink, stream))),
                 Err(unavailable) => tracing::error!(%unavailable, "a connection was not taken"),
             }
             std::future::ready(())
         })
+}
+
+/// How credentials of WebSocket clients come.
+fn presented_from(address: Option<IpAddr>) -> PresentedFrom {
+    PresentedFrom { address, over: transport_word(Transport::WebSocket) }
 }
 
 /// One address has one spelling, also where it came through an IPv6 socket.

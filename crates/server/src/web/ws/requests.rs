@@ -64,7 +64,8 @@ impl Connection {
     }
 
     async fn authenticate(&mut self, credential: &str) -> Next {
-        let Ok(caller) = self.front.admit(credential, self.address()).await else {
+        let Ok(caller) = self.front.admit(credential, super::presented_from(self.address())).await
+        else {
             return Next::Close(CloseCode::NotAuthorised);
         };
         let other = |known: &Visitor| known.caller.principal != caller.principal;
@@ -157,7 +158,8 @@ impl Connection {
             let trouble = self.not_attached(visitor, session, ErrorCode::SessionClosed).await;
             return self.tell_trouble(&trouble, session);
         };
-        match attached.attachment.end().await {
+        let store = self.service().sessions().store();
+        match store.unless_stalled(attached.attachment.end()).await {
             Ok(()) => {
                 self.attached = None;
                 self.out.text(words::session_ended(session, self.now()));
@@ -189,8 +191,12 @@ impl Connection {
         };
         let body = EntryBody { content, message_id: Some(message_id.clone()) }.to_body();
         let known_by = given.then_some(message_id.as_str());
+        let store = self.service().sessions().store();
         let posted = match self.may_post(kind) {
-            Ok(()) => attached.attachment.post(kind, known_by, body).await.map_err(Denial::from),
+            Ok(()) => {
+                let posted = attached.attachment.post(kind, known_by, body);
+                store.unless_stalled(posted).await.map_err(Denial::from)
+            }
             Err(denial) => {
                 let _ = attached.attachment.heard().await;
                 Err(denial)
@@ -198,8 +204,9 @@ impl Connection {
         };
         let (front, session) = (self.front.clone(), session.clone());
         self.replies.push(async move {
+            let store = front.service.sessions().store();
             let entered = match posted {
-                Ok(posted) => posted.entered().await.map_err(Denial::from),
+                Ok(posted) => store.unless_stalled(posted.entered()).await.map_err(Denial::from),
                 Err(denial) => Err(denial),
             };
             posted_words(&session, &message_id, entered, front.service.now())
@@ -209,6 +216,7 @@ impl Connection {
 
     /// A server that goes down takes nothing new; what is under way can still be cancelled.
     fn may_post(&self, kind: EntryKind) -> Result<(), Denial> {
+        self.service().check_room()?;
         match kind {
             EntryKind::Message => self.service().check_open(),
             EntryKind::Cancel => Ok(()),

@@ -29,7 +29,11 @@ pub(super) fn connect() -> Link {
     let (incoming, from) = mpsc::channel(WAITING);
     let memory = Arc::new(Memory::default());
     let server = Server { incoming, memory, calls: HashMap::new(), tasks: JoinSet::new() };
-    Link { to, from, theirs: Theirs::default(), keeper: tokio::spawn(server.run(outgoing)) }
+    let keeper = async {
+        server.run(outgoing).await;
+        None
+    };
+    Link::kept_by(keeper, to, from, Theirs::default())
 }
 
 /// What a server keeps in memory for its session: gone with it.

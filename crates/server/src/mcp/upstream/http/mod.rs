@@ -67,7 +67,11 @@ impl Http {
         if listens {
             keeper.listen();
         }
-        Link { to, from, theirs, keeper: tokio::spawn(keeper.keep(outgoing)) }
+        let keeper = async {
+            keeper.keep(outgoing).await;
+            None // it may have died, but not before our eyes
+        };
+        Link::kept_by(keeper, to, from, theirs)
     }
 }
 

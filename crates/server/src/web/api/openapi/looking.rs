@@ -27,6 +27,7 @@ fn moment() -> Value {
         "resumed",
         "parked",
         "parked_by_restart",
+        "agent_died",
         "restored",
         "closed",
         "expired",
@@ -39,6 +40,8 @@ fn moment() -> Value {
     properties["replayed"] = count();
     properties["lost"] = count();
     properties["gap"] = json!({ "oneOf": [{ "type": "null" }, named("Gap")] });
+    properties["status"] = text();
+    properties["stderr"] = json!({ "type": ["array", "null"], "items": text() });
     moment
 }
 

@@ -248,6 +248,7 @@ fn state() -> Vec<(&'static str, Value)> {
     vec![
         ("session_id", id()),
         ("signed_state", text()),
+        ("state", json!({ "type": "object" })),
         ("state_size", count()),
         ("snapshot_time", time()),
         ("expire_after_hours", json!({ "type": "number", "minimum": 0 })),

@@ -28,7 +28,8 @@ use axum::routing::{get, post};
 use rejoin_core::record::Transport;
 use serde::Deserialize;
 
-use crate::service::Visitor;
+use crate::access::PresentedFrom;
+use crate::service::{Visitor, transport_word};
 use crate::web::Front;
 use crate::web::answer::Failure;
 use crate::web::visitor::address;
@@ -56,7 +57,8 @@ impl FromRequestParts<Arc<Front>> for Client {
         parts: &mut Parts,
         front: &Arc<Front>,
     ) -> Result<Self, Self::Rejection> {
-        let caller = front.caller(&parts.headers, address(parts)).await?;
+        let from = PresentedFrom { address: address(parts), over: transport_word(OVER) };
+        let caller = front.caller(&parts.headers, from).await?;
         Ok(Self(Visitor::over(OVER, caller, address(parts))))
     }
 }

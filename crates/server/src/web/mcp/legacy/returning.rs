@@ -55,8 +55,19 @@ impl Left {
 
     fn recent(&self) -> Vec<SessionId> {
         let mut left = self.lock();
-        left.retain(|_, at| at.elapsed() < COMES_BACK_WITHIN);
+        forget_old(&mut left);
         left.keys().cloned().collect()
+    }
+
+    /// The stream of a session broke.
+    fn note(&self, session: SessionId) {
+        let mut left = self.lock();
+        if left.len() >= SSE_LEFT {
+            forget_old(&mut left);
+        }
+        if left.len() < SSE_LEFT {
+            left.insert(session, Instant::now());
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Instant>> {
@@ -72,11 +83,13 @@ struct Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        let mut left = self.left.lock();
-        if left.len() < SSE_LEFT {
-            left.insert(self.session.clone(), Instant::now());
-        }
+        self.left.note(self.session.clone());
     }
+}
+
+/// Forgets those whose client has not come back in time.
+fn forget_old(left: &mut HashMap<SessionId, Instant>) {
+    left.retain(|_, at| at.elapsed() < COMES_BACK_WITHIN);
 }
 
 /// The session of a client that has agreed upon a revision before, and names no session; nothing if it can't be told.
@@ -121,4 +134,21 @@ async fn is_its(
     let hub = sessions.hubs().of(id);
     let agreed = hub.revision(sessions.store()).await?;
     Ok(agreed == Some(revision))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn those_that_did_not_come_back_make_room_for_others() {
+        let (left, id) = (Left::default(), |n: usize| SessionId::parse(&n.to_string()).unwrap());
+        for number in 0..=SSE_LEFT {
+            left.note(id(number));
+        }
+        assert_eq!(left.lock().len(), SSE_LEFT);
+        tokio::time::advance(COMES_BACK_WITHIN).await;
+        left.note(id(SSE_LEFT));
+        assert_eq!(left.recent(), [id(SSE_LEFT)]);
+    }
 }

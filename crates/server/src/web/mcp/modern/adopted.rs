@@ -9,7 +9,7 @@ use rejoin_core::record::Record;
 use rejoin_core::{InSeq, Seq};
 use rejoin_store::{PageLimit, Unavailable};
 
-use super::asked::digest_of;
+use super::asked::{Digest, digest_of};
 use super::broken::{CallKey, Waiting, has_passed};
 use super::execution::Execution;
 use super::upstream::Upstream;
@@ -29,7 +29,7 @@ struct Orphan {
 }
 
 /// Looks for such calls, once for each session, while they may still be asked for again.
-pub(super) async fn look_for(front: &Arc<Front>, upstream: &Upstream, owner: &str) {
+pub(super) async fn look_for(front: &Arc<Front>, upstream: &Upstream, owner: Digest) {
     let window = front.settings.mcp.modern.reissue_window;
     let left = window.saturating_sub(front.service.uptime());
     if left.is_zero() || upstream.alone {
@@ -48,21 +48,21 @@ pub(super) async fn look_for(front: &Arc<Front>, upstream: &Upstream, owner: &st
     }
 }
 
-fn adopt(front: &Arc<Front>, upstream: &Upstream, owner: &str, orphan: Orphan, left: Duration) {
+fn adopt(front: &Arc<Front>, upstream: &Upstream, owner: Digest, orphan: Orphan, left: Duration) {
     let Orphan { in_seq, stream, request } = orphan;
     let (session, from) = (upstream.record.id().clone(), upstream.record.oldest.previous());
     let request = match uses_token(&request) {
         true => front.service.reveal_arguments(&session, &request).unwrap_or(request),
         false => request,
     };
-    let key = CallKey { owner: owner.to_owned(), digest: digest_of(&request) };
+    let key = CallKey { owner, digest: digest_of(&request) };
     let execution = Execution { session, in_seq, stream, from };
     let waiting = Waiting { execution, upstream: upstream.clone() };
     let Some(number) = front.modern.broken.keep(&key, waiting) else { return };
-    let front = Arc::clone(front);
-    tokio::spawn(async move {
+    let own = Arc::clone(front);
+    front.service.sessions().spawn(|_| async move {
         // It is not cancelled: its client may have been asked something, and come with the answer.
-        let _ = has_passed(&front, left).await && front.modern.broken.is_over(&key, number);
+        let _ = has_passed(&own, left).await && own.modern.broken.is_over(&key, number);
     });
 }
 

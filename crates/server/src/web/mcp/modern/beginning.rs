@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::json;
+use sha2::{Digest as _, Sha256};
 
 use super::adopted;
 use super::asked::{Asked, invalid};
@@ -13,7 +14,7 @@ use super::state::{Place, Purpose, call_name};
 use super::upstream::{Upstream, has_ended, owner};
 use crate::mcp::message::RequestId;
 use crate::mcp::own_words::request;
-use crate::service::{Denial, Visitor};
+use crate::service::Visitor;
 use crate::web::Front;
 use crate::web::mcp::McpFailure;
 
@@ -34,7 +35,7 @@ pub(super) async fn begin(
     asked: Asked,
 ) -> Result<Begun, McpFailure> {
     let owner = format!("{}\n{}", owner(visitor, front), asked.client_name());
-    let key = CallKey { owner, digest: asked.digest };
+    let key = CallKey { owner: Sha256::digest(owner).into(), digest: asked.digest };
     let broken = match front.settings.mcp.modern.reissue_window.is_zero() {
         true => None,
         false => front.modern.broken.take_soon(&key).await,
@@ -62,13 +63,12 @@ async fn begun_whole(
     asked: Asked,
     beginning: Beginning,
 ) -> Result<Begun, McpFailure> {
-    let (visitor, front) = (visitor.clone(), Arc::clone(front));
-    let beginning = tokio::spawn(async move {
-        let waiting = begun(&visitor, &front, &asked, beginning.key()).await?;
+    let (visitor, own) = (visitor.clone(), Arc::clone(front));
+    let begun = front.service.sessions().finish(|_| async move {
+        let waiting = begun(&visitor, &own, &asked, beginning.key()).await?;
         Ok(Begun { asked, call: beginning.with(waiting), answered: Vec::new() })
     });
-    let panicked = |_| denied(Denial::Unavailable);
-    beginning.await.map_err(panicked)?
+    begun.await.map_err(|unavailable| denied(unavailable.into()))?
 }
 
 /// A call that begins. If its upstream session ends meanwhile, its client can do nothing about it: the next
@@ -97,7 +97,7 @@ async fn begun_once(
 ) -> Result<Waiting, McpFailure> {
     let upstream = Upstream::of(visitor, front, asked).await?;
     let sessions = front.service.sessions();
-    let adopting = || adopted::look_for(front, &upstream, &key.owner);
+    let adopting = || adopted::look_for(front, &upstream, key.owner);
     upstream.begun.adopted.get_or_init(adopting).await;
     if let Some(waiting) = front.modern.broken.take(key) {
         return Ok(waiting);

@@ -2,20 +2,21 @@
 //! a while the call goes on without anybody, then it is cancelled. Calls that wait for an answer of their client
 //! wait longer.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::oneshot::error::TryRecvError;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout_at};
 
 use super::asked::Digest;
 use super::execution::Execution;
+use super::kept::Kept;
 use super::upstream::{Upstream, lock};
 use crate::mcp::logged::StreamName;
-use crate::service::Phase;
 use crate::web::Front;
 
 /// How long a call waits for the answer of its client to a question before it is cancelled.
@@ -24,24 +25,20 @@ pub(super) const INPUT_PATIENCE: Duration = Duration::from_secs(15 * 60);
 /// How long the same call waits for one whose client may have gone without anybody having noticed yet.
 const UNNOTICED: Duration = Duration::from_millis(20);
 
-/// How many broken calls wait at most; what breaks then is cancelled at once.
-const MOST_WAITING: usize = 10_000;
-
-/// How many equal ones.
-const MOST_EQUAL: usize = 1_000;
-
 /// What makes two requests the same call: who asks, and what.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct CallKey {
-    pub(super) owner: String,
+    /// A digest as well: names of clients may be long, and many calls wait.
+    pub(super) owner: Digest,
     pub(super) digest: Digest,
 }
 
 /// Broken calls, and those that wait for their client.
 #[derive(Default)]
 pub(super) struct Broken {
-    calls: Mutex<HashMap<CallKey, VecDeque<(u64, Waiting)>>>,
-    asking: Mutex<HashMap<StreamName, u64>>,
+    calls: Mutex<Kept<CallKey, Waiting>>,
+    /// Those that wait for an answer of their client. What is dropped when it comes ends the wait.
+    asking: Mutex<HashMap<StreamName, oneshot::Sender<()>>>,
     /// Those of each kind whose client seems to be there.
     attended: Mutex<HashMap<CallKey, Count>>,
     /// Woken when one of those has begun or its client has gone.
@@ -67,13 +64,7 @@ pub(super) struct Waiting {
 impl Broken {
     /// The oldest call of this kind that broke. Whoever takes it goes on with it.
     pub(super) fn take(&self, key: &CallKey) -> Option<Waiting> {
-        let mut calls = lock(&self.calls);
-        let waiting = calls.get_mut(key)?;
-        let first = waiting.pop_front();
-        if waiting.is_empty() {
-            calls.remove(key);
-        }
-        first.map(|(_, waiting)| waiting)
+        lock(&self.calls).take(key, |_| true)
     }
 
     /// The same, where an equal call may be about to break: whoever lost a connection can be back before the
@@ -112,31 +103,16 @@ impl Broken {
         lock(&self.asking).remove(stream);
     }
 
+    /// Has a broken call wait, and says under which number. Nothing if too many wait: it is cancelled at once.
     pub(super) fn keep(&self, key: &CallKey, waiting: Waiting) -> Option<u64> {
-        let mut calls = lock(&self.calls);
-        if calls.len() >= MOST_WAITING {
-            return None;
-        }
-        let same = calls.entry(key.clone()).or_default();
-        if same.len() >= MOST_EQUAL {
-            return None;
-        }
         let number = self.last.fetch_add(1, Ordering::Relaxed);
-        same.push_back((number, waiting));
-        Some(number)
+        let principal = waiting.upstream.record.about.principal.clone();
+        lock(&self.calls).keep(key, principal, number, waiting).then_some(number)
     }
 
     /// The time of a broken call is over, unless somebody took it.
     pub(super) fn is_over(&self, key: &CallKey, number: u64) -> bool {
-        let mut calls = lock(&self.calls);
-        let Some(waiting) = calls.get_mut(key) else { return false };
-        let before = waiting.len();
-        waiting.retain(|(known, _)| *known != number);
-        let over = waiting.len() < before;
-        if waiting.is_empty() {
-            calls.remove(key);
-        }
-        over
+        lock(&self.calls).take(key, |known| known == number).is_some()
     }
 }
 
@@ -203,15 +179,17 @@ impl Attended {
     pub(super) fn asks(&mut self) {
         self.armed = false;
         let broken = &self.front.modern.broken;
-        let number = broken.last.fetch_add(1, Ordering::Relaxed);
-        lock(&broken.asking).insert(self.execution().stream.clone(), number);
-        tokio::spawn(give_up_asking(Arc::clone(&self.front), self.waiting.clone(), number));
+        let (waits, comes) = oneshot::channel();
+        lock(&broken.asking).insert(self.execution().stream.clone(), waits);
+        let (front, waiting) = (Arc::clone(&self.front), self.waiting.clone());
+        self.front.service.sessions().spawn(|_| give_up_asking(front, waiting, comes));
     }
 
     /// Nobody wants the answer.
     pub(super) fn abandon(&mut self, reason: &'static str) {
         if std::mem::take(&mut self.armed) {
-            tokio::spawn(cancel(Arc::clone(&self.front), self.waiting.clone(), reason));
+            let (front, waiting) = (Arc::clone(&self.front), self.waiting.clone());
+            self.front.service.sessions().spawn(|_| cancel(front, waiting, reason));
         }
     }
 }
@@ -226,7 +204,7 @@ impl Drop for Attended {
 impl Attended {
     /// Unless the client has its answer, the call goes on without it for a while.
     fn leave(&mut self) {
-        if !self.armed || tokio::runtime::Handle::try_current().is_err() {
+        if !self.armed {
             return;
         }
         let window = self.front.settings.mcp.modern.reissue_window;
@@ -237,8 +215,10 @@ impl Attended {
         };
         match kept {
             Some(number) => {
-                let (front, key) = (Arc::clone(&self.front), self.key.clone());
-                tokio::spawn(give_up(front, key, self.waiting.clone(), number, window));
+                let (front, key, waiting) =
+                    (Arc::clone(&self.front), self.key.clone(), self.waiting.clone());
+                let sessions = self.front.service.sessions();
+                sessions.spawn(|_| give_up(front, key, waiting, number, window));
             }
             None => self.abandon("its stream broke"),
         }
@@ -251,16 +231,21 @@ async fn give_up(front: Arc<Front>, key: CallKey, waiting: Waiting, number: u64,
     }
 }
 
-async fn give_up_asking(front: Arc<Front>, waiting: Waiting, number: u64) {
-    if !has_passed(&front, INPUT_PATIENCE).await {
+/// Ends when the client comes: of many questions that are answered nothing is left.
+async fn give_up_asking(front: Arc<Front>, waiting: Waiting, mut comes: oneshot::Receiver<()>) {
+    let passed = tokio::select! {
+        biased;
+        _ = &mut comes => false,
+        passed = has_passed(&front, INPUT_PATIENCE) => passed,
+    };
+    if !passed {
         return;
     }
-    let stream = &waiting.execution.stream;
     let over = {
         let mut asking = lock(&front.modern.broken.asking);
-        let over = asking.get(stream) == Some(&number);
+        let over = comes.try_recv() == Err(TryRecvError::Empty);
         if over {
-            asking.remove(stream);
+            asking.remove(&waiting.execution.stream);
         }
         over
     };
@@ -271,9 +256,7 @@ async fn give_up_asking(front: Arc<Front>, waiting: Waiting, number: u64) {
 
 /// Waits, unless the server goes down before.
 pub(super) async fn has_passed(front: &Front, wait: Duration) -> bool {
-    let mut phase = front.service.phase();
-    let closing = phase.wait_for(|phase| *phase == Phase::Closing);
-    tokio::time::timeout(wait, closing).await.is_err()
+    tokio::time::timeout(wait, front.service.sessions().stopping()).await.is_err()
 }
 
 async fn cancel(front: Arc<Front>, waiting: Waiting, reason: &'static str) {

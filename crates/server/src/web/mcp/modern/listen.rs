@@ -237,12 +237,9 @@ impl Subscribed {
 
 impl Drop for Subscribed {
     fn drop(&mut self) {
-        if tokio::runtime::Handle::try_current().is_err() {
-            return;
-        }
         let (front, upstream) = (Arc::clone(&self.front), self.upstream.clone());
         let resources = std::mem::take(&mut self.resources);
-        tokio::spawn(async move {
+        self.front.service.sessions().spawn(|_| async move {
             leave(&front, &upstream, resources).await;
         });
     }

@@ -11,7 +11,7 @@
 //! | `execution.rs`, `reader.rs` | a call in the logs, and what is said of it there |
 //! | `run.rs` | a call under way: what its client is to be told next |
 //! | `respond.rs` | that as an HTTP answer |
-//! | `broken.rs`, `adopted.rs` | calls whose stream broke, until they are re-issued or cancelled; those that broke with the process before |
+//! | `broken.rs`, `kept.rs`, `adopted.rs` | calls whose stream broke, until they are re-issued or cancelled; how many; those that broke with the process before |
 //! | `questions.rs`, `state.rs` | what the server asks meanwhile (MRTR), and the seal over where a call stood |
 //! | `tasks.rs` | calls that became tasks |
 //! | `listen.rs` | subscriptions |
@@ -24,6 +24,7 @@ mod broken;
 mod execution;
 mod failure;
 mod headers;
+mod kept;
 mod listen;
 mod questions;
 mod reader;
