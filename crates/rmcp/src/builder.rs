@@ -1,7 +1,7 @@
 //! What is put together before a manager begins.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -107,7 +107,7 @@ impl Builder {
             live: Live::default(),
             sse_retry: self.sse_retry,
             handler_idle_ttl: self.handler_idle_ttl,
-            may_run_again: OnceLock::new(),
+            may_run_again: Arc::default(),
         })
     }
 }

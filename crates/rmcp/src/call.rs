@@ -5,6 +5,7 @@ use std::cell::Cell;
 
 use http::StatusCode;
 use rejoin::core::Principal;
+use rejoin::core::state::EnterRefused;
 
 use crate::error::ManagerError;
 
@@ -44,18 +45,33 @@ pub(crate) fn caller() -> Principal {
 
 /// Notes why a stream is not resumed.
 pub(crate) fn note_refusal(error: &ManagerError) {
-    let status = match error {
+    let refusal = Refusal { status: status_of(error), sentence: error.to_string() };
+    let _ = CALL.try_with(|call| call.refusal.set(Some(refusal))); // without our service nobody hears it
+}
+
+/// Notes that something can't be done at the moment, which rmcp would answer with 500.
+pub(crate) fn note_busy(error: &ManagerError) {
+    if status_of(error) == StatusCode::SERVICE_UNAVAILABLE {
+        note_refusal(error);
+    }
+}
+
+fn status_of(error: &ManagerError) -> StatusCode {
+    match error {
         ManagerError::StreamFinished => StatusCode::NO_CONTENT,
-        ManagerError::NoSession(_) => StatusCode::NOT_FOUND,
+        ManagerError::NoSession(_) | ManagerError::Refused(EnterRefused::Ended(_)) => {
+            StatusCode::NOT_FOUND
+        }
         ManagerError::NoSuchPlace
         | ManagerError::DuplicateRequest(_)
-        | ManagerError::Refused(_)
+        | ManagerError::Refused(EnterRefused::Stale(_) | EnterRefused::OtherContent { .. })
         | ManagerError::Unstorable(_) => StatusCode::BAD_REQUEST,
         ManagerError::HandlerGone
+        | ManagerError::Refused(
+            EnterRefused::OverBound(_) | EnterRefused::Paused | EnterRefused::Full { .. },
+        )
         | ManagerError::Unavailable(_)
         | ManagerError::NotPublished(_)
         | ManagerError::NotCreated(_) => StatusCode::SERVICE_UNAVAILABLE,
-    };
-    let refusal = Refusal { status, sentence: error.to_string() };
-    let _ = CALL.try_with(|call| call.refusal.set(Some(refusal))); // without our service nobody hears it
+    }
 }

@@ -11,7 +11,7 @@ use rejoin::core::record::{Kind, Record};
 use rejoin::core::session::Publication;
 use rejoin::core::state::Keep;
 use rejoin::core::{LogId, Principal, Seq, SessionId};
-use rejoin::mcp::parts::{Event, Kind as Said, Message, Notes, StreamName};
+use rejoin::mcp::parts::{Event, Kind as Said, Message, Notes, StreamName, to_its_end};
 use rejoin::store::{CreateRefused, Failure, PageLimit, Unavailable};
 use rejoin::{Sessions, Watch};
 use rmcp::transport::streamable_http_server::session::{
@@ -59,6 +59,24 @@ impl DurableEventStore {
         }
     }
 
+    /// Stores the next event of a stream. Without a message it says where the stream begins, and nothing else.
+    async fn store_text(
+        &self,
+        stream: &str,
+        message: Option<&str>,
+    ) -> Result<EventId, EventStoreError> {
+        let record = self.log_of(stream).await?;
+        let (stream, notes) = (StreamName::general(), Notes::default());
+        let body = Event { message, stream, answers: None, request: None, notes }.to_body();
+        let publication = Publication { events: vec![body], ..Publication::default() };
+        let published = self.sessions.publish(record.id(), publication).await?;
+        if message.is_some_and(is_answer) {
+            self.keep_for_its_client(&record).await;
+        }
+        let (session, log) = (record.id().clone(), record.log);
+        Ok(Place { session, log, seq: published.last }.to_text())
+    }
+
     /// A stream that has been answered is kept for as long as its client may come for that.
     async fn keep_for_its_client(&self, record: &Record) {
         let until = self.sessions.clock().now() + RESULT_RETENTION;
@@ -74,24 +92,11 @@ impl EventStore for DurableEventStore {
         stream_id: &str,
         event: &ServerSseMessage,
     ) -> Result<EventId, EventStoreError> {
-        let record = self.log_of(stream_id).await?;
         let text = event.message.as_deref().map(words::text_of).transpose()?;
-        // Without a message it says where the stream begins, and nothing else.
-        let body = Event {
-            message: text.as_deref(),
-            stream: StreamName::general(),
-            answers: None,
-            request: None,
-            notes: Notes::default(),
-        }
-        .to_body();
-        let publication = Publication { events: vec![body], ..Publication::default() };
-        let published = self.sessions.publish(record.id(), publication).await?;
-        if text.as_deref().is_some_and(is_answer) {
-            self.keep_for_its_client(&record).await;
-        }
-        let (session, log) = (record.id().clone(), record.log);
-        Ok(Place { session, log, seq: published.last }.to_text())
+        let (own, stream) = (self.clone(), stream_id.to_owned());
+        // To its end: an answer that is stored is kept for its client.
+        to_its_end(&self.sessions, async move { own.store_text(&stream, text.as_deref()).await })
+            .await?
     }
 
     /// What lies after an event, and what comes after that, until the stream's answer.

@@ -20,5 +20,8 @@ pub(crate) const REQUESTS_LEFT: usize = rejoin::core::limits::WAITING_ENTRIES;
 /// How long the events of a stream are kept after its answer, by [`crate::DurableEventStore`].
 pub(crate) const RESULT_RETENTION: Duration = Duration::from_secs(60 * 60);
 
+/// When a client should try again that was refused because the store takes nothing.
+pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(5);
+
 /// Whoever's stream was taken over should not come back for it: the two would fight.
 pub(crate) const STAY_AWAY: Duration = Duration::from_secs(60 * 60);

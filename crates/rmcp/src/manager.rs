@@ -21,7 +21,7 @@ use rmcp::transport::streamable_http_server::session::{
 use tokio::sync::{mpsc, oneshot};
 
 use crate::builder::Builder;
-use crate::call::{caller, note_refusal};
+use crate::call::{caller, note_busy, note_refusal};
 use crate::error::ManagerError;
 use crate::left_over::{LeftOver, MayRunAgain};
 use crate::limits::WAITING_MESSAGES;
@@ -37,14 +37,15 @@ const OVER: Transport = Transport::StreamableHttp;
 
 /// A session manager for rmcp whose sessions survive: their client's absence, and their server's end.
 ///
-/// Give it to [`crate::service`], with what makes your handler.
+/// Give it to [`crate::service`], with what makes your handler. Clones share their sessions.
+#[derive(Clone)]
 pub struct DurableSessionManager {
     pub(crate) streams: Streams,
     pub(crate) live: Live<mpsc::Sender<FromClient>>,
     pub(crate) sse_retry: Duration,
     pub(crate) handler_idle_ttl: Option<Duration>,
     /// What is known of the tools, once there is a service.
-    pub(crate) may_run_again: OnceLock<MayRunAgain>,
+    pub(crate) may_run_again: Arc<OnceLock<MayRunAgain>>,
 }
 
 impl DurableSessionManager {
@@ -177,10 +178,14 @@ impl SessionManager for DurableSessionManager {
     type Transport = WorkerTransport<SessionWorker>;
 
     async fn create_session(&self) -> Result<(RmcpSessionId, Self::Transport), ManagerError> {
-        let principal = caller();
-        let record = self.sessions().create(&principal, Kind::Mcp, "{}").await?;
-        let worker = self.begin(&record).await?.ok_or(ManagerError::HandlerGone)?;
-        Ok((record.id().as_str().into(), WorkerTransport::spawn(worker)))
+        let (own, principal) = (self.clone(), caller());
+        // To its end: a session without a worker would wait for its handshake until its time is over.
+        let made = parts::to_its_end(self.sessions(), async move {
+            let record = own.sessions().create(&principal, Kind::Mcp, "{}").await?;
+            let worker = own.begin(&record).await?.ok_or(ManagerError::HandlerGone)?;
+            Ok((record.id().as_str().into(), WorkerTransport::spawn(worker)))
+        });
+        made.await?.inspect_err(note_busy)
     }
 
     async fn initialize_session(
@@ -228,13 +233,19 @@ impl SessionManager for DurableSessionManager {
         let process = self.sessions().process().clone();
         let entry = Entry { process, stream: stream.clone(), from: None, message: stored };
         let body = entry.to_body();
-        let entered = self.sessions().send(record.id(), EntryKind::Message, None, body).await?;
-        let pending = Pending::new(entered.in_seq, stream.clone(), &message, Some(works));
-        let (taken, answer) = oneshot::channel();
-        let request = FromClient::Request(Box::new(message), pending, taken);
-        way.send(request).await.map_err(|_| ManagerError::HandlerGone)?;
-        answer.await.map_err(|_| ManagerError::HandlerGone)??;
-        let owed: Owed = owes.map(|id| (entered.in_seq, id)).into_iter().collect();
+        let (own, id, answers) = (self.sessions().clone(), record.id().clone(), stream.clone());
+        // To its end: an entry that is never handed to the handler would never be answered.
+        let handed = parts::to_its_end(self.sessions(), async move {
+            let entered = own.send(&id, EntryKind::Message, None, body).await?;
+            let pending = Pending::new(entered.in_seq, answers, &message, Some(works));
+            let (taken, answer) = oneshot::channel();
+            let request = FromClient::Request(Box::new(message), pending, taken);
+            way.send(request).await.map_err(|_| ManagerError::HandlerGone)?;
+            answer.await.map_err(|_| ManagerError::HandlerGone)??;
+            Ok::<_, ManagerError>(entered.in_seq)
+        });
+        let in_seq = handed.await?.inspect_err(note_busy)?;
+        let owed: Owed = owes.map(|id| (in_seq, id)).into_iter().collect();
         let cursor = record.head; // whatever answers it comes after that
         let beginning = Beginning {
             stream,

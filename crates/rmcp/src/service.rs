@@ -14,13 +14,14 @@ use http_body::{Body, Frame};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full};
 use rejoin::core::Principal;
+use rejoin::store::Unavailable;
 use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 
 use crate::call::{Refusal, calling};
 use crate::error::ManagerError;
 use crate::left_over::MayRunAgain;
-use crate::limits::STAY_AWAY;
+use crate::limits::{RETRY_AFTER, STAY_AWAY};
 use crate::manager::DurableSessionManager;
 
 /// The header that names a session.
@@ -134,9 +135,11 @@ impl<S: ServerHandler + Send + 'static> Service<S> {
         {
             return answer(&refusal);
         }
-        match calling(principal, self.inner.handle(request)).await {
-            (answer, None) => answer.map(|body| body.map_frame(without_empty_data).boxed()),
-            (_, Some(refusal)) => answer(&refusal),
+        let called = async { Ok(calling(principal, self.inner.handle(request)).await) };
+        match self.manager.sessions().store().unless_stalled(called).await {
+            Ok((answer, None)) => answer.map(|body| body.map_frame(without_empty_data).boxed()),
+            Ok((_, Some(refusal))) => answer(&refusal),
+            Err(stalled) => answer(&outcome_unknown(&stalled)),
         }
     }
 
@@ -156,6 +159,12 @@ impl<S: ServerHandler + Send + 'static> Service<S> {
             }
         }
     }
+}
+
+/// The store can't make commits, so nobody knows whether a call is done.
+fn outcome_unknown(stalled: &Unavailable) -> Refusal {
+    let sentence = format!("it is not known whether this was done: {stalled}");
+    Refusal { status: StatusCode::SERVICE_UNAVAILABLE, sentence }
 }
 
 /// rmcp writes empty data beside everything that is no message. What tells a client to stay away stands alone: clients
@@ -183,8 +192,16 @@ fn answer(refusal: &Refusal) -> Answer {
     let Refusal { status, sentence } = refusal;
     let mut response = Response::new(Full::default().boxed());
     *response.status_mut() = *status;
+    if *status == StatusCode::SERVICE_UNAVAILABLE {
+        let seconds = http::HeaderValue::from(RETRY_AFTER.as_secs());
+        response.headers_mut().insert(http::header::RETRY_AFTER, seconds);
+    }
     if *status != StatusCode::NO_CONTENT {
-        let code = if *status == StatusCode::NOT_FOUND { -32001 } else { -32600 };
+        let code = match *status {
+            StatusCode::NOT_FOUND => -32001,
+            StatusCode::SERVICE_UNAVAILABLE => -32002,
+            _ => -32600,
+        };
         let error = serde_json::json!({ "code": code, "message": sentence });
         let body = serde_json::json!({ "jsonrpc": "2.0", "id": null, "error": error });
         *response.body_mut() = Full::new(Bytes::from(body.to_string())).boxed();

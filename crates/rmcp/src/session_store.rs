@@ -6,7 +6,7 @@ use rejoin::core::record::{Kind, Record};
 use rejoin::core::session::Publication;
 use rejoin::core::state::Keep;
 use rejoin::core::{Generation, Principal, SessionId};
-use rejoin::mcp::parts::{Book, Handshake, Keeping};
+use rejoin::mcp::parts::{Book, Handshake, Keeping, to_its_end};
 use rejoin::store::{CreateRefused, Failure};
 use rmcp::transport::streamable_http_server::session::{
     SessionState, SessionStore, SessionStoreError,
@@ -35,6 +35,24 @@ impl DurableSessionStore {
     async fn book(&self, record: &Record) -> Result<Book, SessionStoreError> {
         let snapshot = self.sessions.store().snapshot(record.id()).await?;
         Ok(Book::from_body(snapshot.as_ref().map(|snapshot| &snapshot.body)))
+    }
+
+    /// Stores what a client said of itself, unless that is known.
+    async fn store_handshake(
+        &self,
+        id: &str,
+        handshake: Handshake,
+    ) -> Result<(), SessionStoreError> {
+        let record = self.made(id).await?;
+        let book = self.book(&record).await?;
+        if book.handshake.is_some() {
+            return Ok(());
+        }
+        let mut keeping = Keeping::from(book);
+        keeping.change().handshake = Some(handshake);
+        let publication = Publication { state: keeping.write().state, ..Publication::default() };
+        self.sessions.publish(record.id(), publication).await?;
+        Ok(())
     }
 
     /// The session of a manager that does not make them here.
@@ -72,17 +90,11 @@ impl SessionStore for DurableSessionStore {
     }
 
     async fn store(&self, session_id: &str, state: &SessionState) -> Result<(), SessionStoreError> {
-        let record = self.made(session_id).await?;
-        let book = self.book(&record).await?;
-        if book.handshake.is_some() {
-            return Ok(());
-        }
         let params = to_raw_value(&state.initialize_params)?;
-        let mut keeping = Keeping::from(book);
-        keeping.change().handshake = Some(Handshake { params, result: RawValue::NULL.to_owned() });
-        let publication = Publication { state: keeping.write().state, ..Publication::default() };
-        self.sessions.publish(record.id(), publication).await?;
-        Ok(())
+        let handshake = Handshake { params, result: RawValue::NULL.to_owned() };
+        let (own, id) = (self.clone(), session_id.to_owned());
+        // To its end: a session that is made has its handshake.
+        to_its_end(&self.sessions, async move { own.store_handshake(&id, handshake).await }).await?
     }
 
     async fn delete(&self, session_id: &str) -> Result<(), SessionStoreError> {
