@@ -2,7 +2,7 @@
 //! the folders' own dates are.
 
 fn main() {
-    for folder in ["dashboard/home", "dashboard/play", "dashboard/shared", "clients/js/src"] {
-        println!("cargo::rerun-if-changed=../../{folder}");
+    for folder in ["home", "play", "shared", "client"] {
+        println!("cargo::rerun-if-changed=pages/{folder}");
     }
 }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use rejoin::web::network;
+use rejoin_core::network::Network;
 
 use crate::limits::{FEWEST_CONNECTIONS, FILES_PER_CHILD, LOG_REFUSALS_EVERY, OTHER_FILES};
 use crate::settings::Settings;
@@ -44,7 +44,7 @@ pub(crate) struct Admission {
 #[derive(Debug, Default)]
 struct State {
     open: usize,
-    by_address: HashMap<IpAddr, usize>,
+    by_address: HashMap<Network, usize>,
     refused: u64,
     logged: Option<Instant>,
 }
@@ -54,7 +54,7 @@ struct State {
 pub(crate) struct Place {
     admission: Arc<Admission>,
     /// Where its connection comes from, unless that is this machine.
-    from: Option<IpAddr>,
+    from: Option<Network>,
 }
 
 impl Admission {
@@ -65,7 +65,7 @@ impl Admission {
     /// A place for a connection from there; nothing if there is none left. Connections from this machine
     /// count against no bound but the one for all: they are a proxy's, or the operator's.
     pub(crate) fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
-        let from = (!peer.to_canonical().is_loopback()).then(|| network(peer));
+        let from = (!peer.to_canonical().is_loopback()).then(|| Network::of(peer));
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let here = from.map_or(0, |from| state.by_address.get(&from).copied().unwrap_or(0));
         if state.open >= self.bounds.all || here >= self.bounds.per_address {

@@ -40,6 +40,13 @@ pub(crate) fn hazards(config: &Config) -> Vec<String> {
     if beyond && !config.is_protected() {
         found.push(format!("everybody who can reach {} may use this server", settings.listen));
     }
+    if settings.accept_data_loss {
+        found.push(
+            "accept_data_loss is on: a damaged store is opened with what is left of it; it is meant for one start, \
+             so take it off"
+                .to_owned(),
+        );
+    }
     found.extend(settings.tls_key.as_deref().and_then(readable_by_all));
     found.extend(
         config.file.as_deref().filter(|_| settings.hook_secret.is_some()).and_then(readable_by_all),

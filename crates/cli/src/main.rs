@@ -6,6 +6,7 @@ mod admission;
 mod commands;
 mod hardening;
 mod hazards;
+mod help;
 mod keys;
 mod limits;
 mod listener;
@@ -15,6 +16,7 @@ mod settings;
 mod stamp;
 mod telemetry;
 mod tls;
+mod upkeep;
 
 use std::process::ExitCode;
 
@@ -33,6 +35,10 @@ const FAILED: u8 = 1;
 const WRONG_SETTINGS: u8 = 2;
 
 fn main() -> ExitCode {
+    if std::env::args().skip(1).eq(["-h"]) {
+        say(help::SCREEN);
+        return ExitCode::SUCCESS;
+    }
     let matches = command().get_matches();
     let (name, matches) = matches.subcommand().unwrap_or(("serve", &matches));
     match name {
@@ -45,6 +51,19 @@ fn main() -> ExitCode {
             let (name, matches) = matches.subcommand().unwrap_or(("list", matches));
             with_config(matches, |config, _| {
                 finish(keys::run(name, matches, &config).map(|t| say(&t)))
+            })
+        }
+        "completions" => {
+            say(&help::completions_of(&mut command(), matches));
+            ExitCode::SUCCESS
+        }
+        "backup" | "verify" => {
+            with_config(matches, |config, _| match upkeep::run(name, matches, &config) {
+                Ok((text, whole)) => {
+                    say(&text);
+                    if whole { ExitCode::SUCCESS } else { ExitCode::from(FAILED) }
+                }
+                Err(error) => finish(Err(error)),
             })
         }
         _ => commands::run(name, matches).unwrap_or_else(|| with_config(matches, serve)),
@@ -62,6 +81,8 @@ fn command() -> Command {
     Flags::add_to(rejoin)
         .args_conflicts_with_subcommands(true)
         .subcommands(server)
+        .subcommands(upkeep::commands())
+        .subcommand(help::completions())
         .subcommands(commands::all())
 }
 

@@ -8,6 +8,7 @@ mod opening;
 mod pages;
 mod reload;
 mod signals;
+mod supervisor;
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -24,10 +25,11 @@ use tokio::runtime::Handle;
 use self::health::Health;
 use self::opening::{Opened, open_store};
 use self::reload::Reload;
+use self::supervisor::Supervisor;
 use crate::access::Authenticator;
 use crate::admission::ConnectionBounds;
 use crate::listener::Listener;
-use crate::settings::{self, Config, Secret, Settings, Sources};
+use crate::settings::{self, Config, Secret, Settings, Sources, StoreChoice};
 use crate::{hazards, keys, tls};
 
 /// Runs until it is told to stop, or the store fails.
@@ -57,6 +59,7 @@ fn processors() -> usize {
 async fn serve(config: &Config, sources: Sources) -> Result<()> {
     let settings = &config.settings;
     let mut stop = signals::Stop::listen()?;
+    let supervisor = Supervisor::named_in(sources.environment());
     let clock = Clock::start();
     let tls = tls::open(settings)?;
     let server_settings = server_settings(settings);
@@ -70,6 +73,9 @@ async fn serve(config: &Config, sources: Sources) -> Result<()> {
     let listener = Listener::bind(settings.listen, acceptor, settings.heartbeat_timeout, bounds)
         .with_context(|| format!("cannot listen on {}", settings.listen))?;
     let mut builder = agents::add(Sessions::builder(store), config)?;
+    if settings.store == StoreChoice::Embedded {
+        builder = builder.history(&settings.data_dir);
+    }
     if let Some(url) = &settings.hook_url {
         let secret = settings.hook_secret.as_ref().map(Secret::expose);
         let hook = WebHook::start(url.as_str(), secret, clock);
@@ -95,9 +101,12 @@ async fn serve(config: &Config, sources: Sources) -> Result<()> {
     let reload = tokio::spawn(Reload::listen(keys, tls, access, sources)?.run());
     greet(&listener, &about, settings)?;
     let server = tokio::spawn(front::serve(listener, routes, Arc::clone(&health)));
+    supervisor.ready();
+    let alive = tokio::spawn(supervisor.clone().keep_alive());
 
     let outcome = tokio::select! {
         signal = stop.requested() => {
+            supervisor.stopping(settings.drain_timeout);
             tracing::info!(signal, "stopping: no new sessions, what is under way may finish");
             health.drain();
             tokio::select! {
@@ -116,6 +125,7 @@ async fn serve(config: &Config, sources: Sources) -> Result<()> {
     let closed = service.close().await;
     health.stop();
     server.await.context("the listener's task failed")?;
+    alive.abort();
     outcome?;
     closed?;
     tracing::info!("stopped; every session is kept");

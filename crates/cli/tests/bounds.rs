@@ -264,15 +264,42 @@ async fn states() {
     server.holds_its_bounds().await;
 }
 
+/// Tokens of one session that are good at a time.
+const LIVE_TOKENS: usize = 4;
+
 #[tokio::test]
-async fn tokens_and_refused_attempts() {
+async fn of_the_tokens_of_a_session_the_newest_are_good() {
     let server = Server::with(&[]).await;
-    let sessions = server.sessions(20).await;
-    for number in 0..1_500 {
-        let path = format!("/api/sessions/{}", sessions[number % 20]);
-        server.post(&format!("{path}/token"), &json!({})).await;
-        server.post(&format!("{path}/reconnect"), &json!({ "token": text(2_000) })).await;
+    let session = server.sessions(1).await.remove(0);
+    let mut tokens = Vec::new();
+    for _ in 0..=LIVE_TOKENS {
+        let issued = server.post(&format!("/api/sessions/{session}/token"), &json!({})).await;
+        tokens.push(issued.json()["reconnect_token"].as_str().unwrap().to_owned());
     }
+    let reconnect = format!("/api/sessions/{session}/reconnect");
+    for (token, status) in [(&tokens[0], 401), (&tokens[1], 200)] {
+        let answer = server.post(&reconnect, &json!({ "token": token })).await;
+        assert_eq!(answer.status, status, "{}", answer.text);
+    }
+}
+
+#[tokio::test]
+async fn records_of_refused_attempts() {
+    let server = Server::with(&["--audit-max", "50"]).await;
+    for session in &server.sessions(20).await {
+        for _ in 0..20 {
+            let token = json!({ "token": text(2_000) });
+            server.post(&format!("/api/sessions/{session}/reconnect"), &token).await;
+        }
+    }
+    let (mut records, mut next) = (0, String::new());
+    loop {
+        let page = server.call("alice", "GET", &format!("/api/audit?limit=30{next}"), "", "").await;
+        records += page.json()["records"].as_array().unwrap().len();
+        let Some(before) = page.json()["next"].as_u64() else { break };
+        next = format!("&before={before}");
+    }
+    assert_eq!(records, 50);
     server.holds_its_bounds().await;
 }
 
@@ -370,5 +397,65 @@ async fn clients_without_sessions_of_many_names() {
     for number in 0..400 {
         stateless(&server, &format!("{number}{}", text(100_000))).await;
     }
+    server.holds_its_bounds().await;
+}
+
+/// An upstream MCP server that answers no call of a tool.
+const SILENT: &str = r#"exec python3 -c '
+import json, sys
+for line in iter(sys.stdin.readline, ""):
+    message = json.loads(line)
+    if message.get("method") == "initialize":
+        result = {"protocolVersion": "2025-11-25", "serverInfo": {"name": "s", "version": "1"}, "capabilities": {"tools": {}}}
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+'"#;
+
+/// Calls a tool without a session and hangs up before it is answered.
+async fn broken_call(server: &Server, client: &str, number: usize) {
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
+        "name": "t", "arguments": { "number": number }, "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": { "name": client, "version": "1" },
+            "io.modelcontextprotocol/clientCapabilities": {},
+    }}})
+    .to_string();
+    let address = server.process.address();
+    let head = format!(
+        "POST /mcp HTTP/1.1\r\nHost: {address}\r\nX-API-Key: {}\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\nAccept: application/json, text/event-stream\r\n\
+         MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: t\r\n\r\n",
+        secret("alice"),
+        body.len()
+    );
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all((head + &body).as_bytes()).await.unwrap();
+    let mut begun = [0; 12];
+    timeout(PATIENCE, stream.read_exact(&mut begun)).await.expect("a head comes").unwrap();
+    assert_eq!(&begun, b"HTTP/1.1 200", "the call has begun");
+}
+
+#[tokio::test]
+async fn broken_calls_of_clients_with_long_names() {
+    let server = Server::with(&["--mcp", SILENT, "--reissue-window", "10m"]).await;
+    let name = text(1_000_000);
+    for number in 0..150 {
+        broken_call(&server, &name, number).await;
+    }
+    server.holds_its_bounds().await;
+}
+
+#[tokio::test]
+async fn records_of_attempts_with_the_longest_names() {
+    let server = Server::with(&[]).await;
+    for number in 0..1_500 {
+        let id = format!("{number:0>128}");
+        let path = format!("/api/sessions/{id}/reconnect");
+        let answer = server.post(&path, &json!({ "token": text(2_000) })).await;
+        assert!(matches!(answer.status, 401 | 429), "{}", answer.text);
+        let path = format!("/api/sessions/{id}/timeline");
+        assert_eq!(server.call("alice", "GET", &path, "", "").await.status, 404);
+    }
+    let page = server.call("alice", "GET", "/api/audit?limit=1000", "", "").await;
+    assert!(page.text.len() < (MIB + MIB / 16) as usize, "{} bytes", page.text.len());
     server.holds_its_bounds().await;
 }

@@ -94,3 +94,28 @@ async fn the_client_does_not_speak_to_a_server_whose_certificate_it_does_not_tru
         }
     }
 }
+
+#[tokio::test]
+async fn a_command_trusts_the_authority_that_is_named_and_no_other() {
+    let home = tempfile::tempdir().unwrap();
+    certify(home.path());
+    let server = Server::start(home.path());
+    let url = server.url.replace("wss://", "https://").replace("/ws", "");
+    let ask = |flags: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rejoin"));
+        command.args(["sessions", "--url", &url]).args(flags).env_remove("REJOIN_CACERT");
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let certificate = home.path().join("cert.pem").display().to_string();
+    assert_eq!(ask(&["--cacert", &certificate]), (Some(0), String::new()));
+    let (code, said) = ask(&[]);
+    assert_eq!(code, Some(1), "{said}");
+    let key = home.path().join("key.pem").display().to_string();
+    let (code, said) = ask(&["--cacert", &key]);
+    assert_eq!(
+        (code, said.contains("there is no certificate (PEM) in it")),
+        (Some(2), true),
+        "{said}"
+    );
+}

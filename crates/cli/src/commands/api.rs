@@ -45,7 +45,7 @@ impl Api {
         connector.set_nodelay(true);
         connector.enforce_http(false);
         let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(trust(target.url.starts_with("https://"))?)
+            .with_tls_config(trust(&target)?)
             .https_or_http()
             .enable_http1()
             .wrap_connector(connector);
@@ -73,6 +73,13 @@ impl Api {
         rest: &str,
     ) -> Result<T, Failure> {
         self.answer(self.request(method, &path_of(id, rest)), Some(id)).await
+    }
+
+    /// Makes a session for a client that says this of itself.
+    pub(crate) async fn create<T: DeserializeOwned>(&self, client: &Value) -> Result<T, Failure> {
+        let mut request = self.request(Method::POST, "/api/sessions");
+        request.body = client.to_string().into();
+        self.answer(request, None).await
     }
 
     /// Posts JSON to a session.
@@ -228,14 +235,15 @@ fn path_of(id: &SessionId, rest: &str) -> String {
     format!("/api/sessions/{id}{rest}")
 }
 
-/// Trusts whom this machine trusts; where no TLS is wanted, nobody needs to be.
-fn trust(wanted: bool) -> Result<ClientConfig, Failure> {
+/// Trusts whom this machine trusts and the authority that was named; where no TLS is wanted, nobody needs to be.
+fn trust(target: &Target) -> Result<ClientConfig, Failure> {
     let mut roots = RootCertStore::empty();
-    if wanted {
+    roots.add_parsable_certificates(target.authorities.iter().cloned());
+    if target.url.starts_with("https://") {
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         if roots.is_empty() {
             let sentence = "no certificates were found to check an https server with; install \
-                            ca-certificates, or name a file in SSL_CERT_FILE";
+                            ca-certificates, or name a file with --cacert";
             return Err(Failure::Other(sentence.to_owned()));
         }
     }

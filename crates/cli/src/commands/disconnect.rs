@@ -8,7 +8,7 @@ use super::api::Api;
 use super::failure::Failure;
 use super::out::Out;
 use super::target::Target;
-use super::{id_arg, id_of};
+use super::{id_arg, session_of};
 
 pub(super) fn command() -> Command {
     let command = Command::new("disconnect")
@@ -23,7 +23,7 @@ struct Cut {
 }
 
 pub(super) async fn run(matches: &ArgMatches, api: &Api, out: &Out) -> Result<(), Failure> {
-    let id = id_of(matches)?;
+    let id = &session_of(matches, api).await?;
     let cut: Cut = api.ask(Method::POST, id, "/disconnect").await?;
     out.line(match cut.disconnected {
         true => "its connection was cut; the session is kept, and its client may come back",

@@ -8,7 +8,7 @@ use super::failure::Failure;
 use super::out::Out;
 use super::records::Record;
 use super::target::Target;
-use super::{id_arg, id_of};
+use super::{id_arg, session_of};
 
 pub(super) fn command() -> Command {
     let command = Command::new("end")
@@ -18,7 +18,7 @@ pub(super) fn command() -> Command {
 }
 
 pub(super) async fn run(matches: &ArgMatches, api: &Api, out: &Out) -> Result<(), Failure> {
-    let id = id_of(matches)?;
+    let id = &session_of(matches, api).await?;
     let left: Record = api.ask(Method::DELETE, id, "").await?;
     out.line(&format!("session {id} has ended, after {} events", left.last_seq))
 }

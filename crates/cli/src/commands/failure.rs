@@ -55,6 +55,14 @@ pub(crate) enum Failure {
     /// There is no such session, or it is somebody else's, which looks the same.
     #[error("there is no session {0}; `rejoin sessions --all` lists those there are")]
     NotFound(SessionId),
+    /// Several sessions have ids that begin like that.
+    #[error("several sessions begin with {prefix}: {candidates}")]
+    Ambiguous {
+        /// What was given.
+        prefix: SessionId,
+        /// The first of them.
+        candidates: String,
+    },
     /// The session has ended.
     #[error(
         "session {0} has ended: nothing more happens in it; `rejoin show {0}` shows its record"
@@ -94,6 +102,7 @@ impl Failure {
             | Self::KeyMissing { .. }
             | Self::KeyRefused { .. }
             | Self::NotFound(_)
+            | Self::Ambiguous { .. }
             | Self::Ended(_)
             | Self::Strange { .. }
             | Self::Other(_) => false,

@@ -3,8 +3,10 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `sessions`, `show`, `tail`, `send`, `disconnect`, `end`, `audit` | a command each |
+//! | `new`, `sessions`, `show`, `tail`, `send`, `disconnect`, `end`, `audit` | a command each |
 //! | `demo` | a session that outlives a broken network and a killed server, to watch |
+//! | `named` | which session is meant, by the beginning of its id |
+//! | `selection` | which sessions are listed, and in which order |
 //! | `target` | which server is asked, and by whom |
 //! | `api`, `sse`, `follow` | requests, a stream of events, and one that outlives its connections |
 //! | `failure` | what went wrong, in one sentence, and the exit code |
@@ -19,8 +21,11 @@ mod end;
 mod failure;
 mod follow;
 mod line;
+mod named;
+mod new;
 mod out;
 mod records;
+mod selection;
 mod send;
 mod sessions;
 mod show;
@@ -33,16 +38,17 @@ mod when;
 use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use rejoin_core::SessionId;
 
 use self::api::Api;
 use self::failure::Failure;
+use self::named::{id_arg, parse_id, session_of};
 use self::out::Out;
 
 /// Every command of this kind, for the command line.
-pub(crate) fn all() -> [Command; 8] {
+pub(crate) fn all() -> [Command; 9] {
     [
         demo::command(),
+        new::command(),
         sessions::command(),
         show::command(),
         tail::command(),
@@ -76,6 +82,7 @@ async fn dispatch(name: &str, matches: &ArgMatches) -> Result<(), Failure> {
     }
     let api = Api::new(target::Target::from_matches(matches)?)?;
     match name {
+        "new" => new::run(matches, &api, &out).await,
         "sessions" => sessions::run(matches, &api, &out).await,
         "show" => show::run(matches, &api, &out).await,
         "tail" => tail::run(matches, &api, &out).await,
@@ -84,24 +91,6 @@ async fn dispatch(name: &str, matches: &ArgMatches) -> Result<(), Failure> {
         "end" => end::run(matches, &api, &out).await,
         _ => audit::run(matches, &api, &out).await,
     }
-}
-
-/// The argument that names a session.
-fn id_arg() -> Arg {
-    Arg::new("id")
-        .required(true)
-        .value_name("ID")
-        .value_parser(parse_id)
-        .help("The session, as `rejoin sessions` shows it")
-}
-
-fn parse_id(text: &str) -> Result<SessionId, String> {
-    SessionId::parse(text).map_err(|error| error.to_string())
-}
-
-/// The session that was named.
-fn id_of(matches: &ArgMatches) -> Result<&SessionId, Failure> {
-    matches.get_one("id").ok_or_else(|| Failure::Usage("no session was named".to_owned()))
 }
 
 fn json_arg() -> Arg {

@@ -110,20 +110,44 @@ struct SessionPage {
     next: Option<String>,
 }
 
-/// At most `limit` sessions: those that go on, or all that are remembered.
-pub(crate) async fn sessions(api: &Api, all: bool, limit: usize) -> Result<Part, Failure> {
-    let which = if all { "" } else { "status=active&" };
+/// At most `limit` sessions that are `wanted`: of one status, or of all that are remembered.
+pub(crate) async fn sessions(
+    api: &Api,
+    status: Option<&str>,
+    limit: usize,
+    mut wanted: impl FnMut(&Record) -> bool,
+) -> Result<Part, Failure> {
+    let which = status.map_or_else(String::new, |status| format!("status={status}&"));
     let (mut members, mut after) = (Vec::new(), String::new());
     loop {
-        let wanted = (limit - members.len()).min(PAGE);
         let page: SessionPage =
-            api.get(&format!("/api/sessions?{which}limit={wanted}{after}")).await?;
-        members.extend(page.sessions);
+            api.get(&format!("/api/sessions?{which}limit={}{after}", PAGE.min(limit))).await?;
+        let part = Part { members: page.sessions, more: false };
+        let records: Vec<Record> = part.read(api)?;
+        for (member, record) in part.members.into_iter().zip(records) {
+            if !wanted(&record) {
+                continue;
+            }
+            if members.len() == limit {
+                return Ok(Part { members, more: true });
+            }
+            members.push(member);
+        }
         match page.next {
-            Some(next) if members.len() < limit => after = format!("&after={next}"),
-            next => return Ok(Part { members, more: next.is_some() }),
+            Some(next) => after = format!("&after={next}"),
+            None => return Ok(Part { members, more: false }),
         }
     }
+}
+
+/// At most `limit` sessions of those whose ids come after this one, in their order.
+pub(crate) async fn sessions_after(
+    api: &Api,
+    id: &SessionId,
+    limit: usize,
+) -> Result<Part, Failure> {
+    let page: SessionPage = api.get(&format!("/api/sessions?limit={limit}&after={id}")).await?;
+    Ok(Part { members: page.sessions, more: page.next.is_some() })
 }
 
 #[derive(Deserialize)]

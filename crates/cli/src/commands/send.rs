@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use rejoin_core::SessionId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -12,7 +13,7 @@ use super::follow::{Follower, Seen};
 use super::line::Event;
 use super::out::Out;
 use super::target::Target;
-use super::{id_arg, id_of, interrupted, json_arg, tail};
+use super::{id_arg, interrupted, json_arg, session_of, tail};
 
 /// How often a message whose fate is unknown is sent again; its id makes sure that it is entered once.
 const ATTEMPTS: usize = 4;
@@ -56,13 +57,18 @@ struct Entered {
 }
 
 pub(super) async fn run(matches: &ArgMatches, api: &Api, out: &Out) -> Result<(), Failure> {
-    let id = id_of(matches)?;
+    let id = &session_of(matches, api).await?;
     // Before it is sent, so that no event of the answer falls in between.
     let follower = match matches.get_flag("wait") {
         true => Some(Follower::after(api, id, None).await?),
         false => None,
     };
-    let entered = post(matches, api).await?;
+    let text = matches.get_one::<String>("text").map_or("", String::as_str);
+    let message_id = match matches.get_one::<String>("message-id") {
+        Some(given) => given.clone(),
+        None => new_id()?,
+    };
+    let entered = post(api, id, text, &message_id).await?;
     let json = matches.get_flag("json");
     let sentence = match entered.duplicate {
         false => format!("accepted as message {} ({})", entered.in_seq, entered.message_id),
@@ -83,14 +89,8 @@ pub(super) async fn run(matches: &ArgMatches, api: &Api, out: &Out) -> Result<()
     }
 }
 
-/// Sends the message until the server says that it has it.
-async fn post(matches: &ArgMatches, api: &Api) -> Result<Entered, Failure> {
-    let id = id_of(matches)?;
-    let message_id = match matches.get_one::<String>("message-id") {
-        Some(given) => given.clone(),
-        None => new_id()?,
-    };
-    let text = matches.get_one::<String>("text").map_or("", String::as_str);
+/// Sends a message until the server says that it has it.
+async fn post(api: &Api, id: &SessionId, text: &str, message_id: &str) -> Result<Entered, Failure> {
     let body = json!({ "content": text, "message_id": message_id });
     for _ in 1..ATTEMPTS {
         match api.post(id, "/messages", &body).await {
@@ -99,6 +99,11 @@ async fn post(matches: &ArgMatches, api: &Api) -> Result<Entered, Failure> {
         }
     }
     api.post(id, "/messages", &body).await
+}
+
+/// Sends a message and leaves it to the agent.
+pub(super) async fn say(api: &Api, id: &SessionId, text: &str) -> Result<(), Failure> {
+    post(api, id, text, &new_id()?).await.map(drop)
 }
 
 fn new_id() -> Result<String, Failure> {

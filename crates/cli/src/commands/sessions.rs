@@ -7,10 +7,11 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use super::api::Api;
 use super::failure::Failure;
 use super::out::{Ink, Out, tame};
-use super::records::{Part, Record, sessions};
+use super::records::{Part, Record};
+use super::selection::Selection;
 use super::table::{Align, Cell, Table, cell, inked};
 use super::target::Target;
-use super::{interrupted, json_arg, limit_arg, limit_of, when};
+use super::{interrupted, json_arg, limit_arg, when};
 
 /// How often `--watch` looks again.
 const REFRESH: Duration = Duration::from_secs(1);
@@ -22,27 +23,24 @@ const REST_OF_LINE: &str = "\x1b[K";
 const REST_OF_SCREEN: &str = "\x1b[J";
 
 pub(super) fn command() -> Command {
-    let all = Arg::new("all")
-        .long("all")
-        .action(ArgAction::SetTrue)
-        .help("Show those that have ended, too, as long as they are remembered");
     let watch = Arg::new("watch")
         .long("watch")
         .action(ArgAction::SetTrue)
         .help("Look again every second, until Ctrl-C");
     let command = Command::new("sessions")
         .about("List the sessions: who is attached, how far each is, when it expires")
-        .args([all, watch, json_arg(), limit_arg("100")]);
-    Target::add_to(command)
+        .args([watch, json_arg(), limit_arg("100")]);
+    Target::add_to(Selection::add_to(command))
 }
 
 pub(super) async fn run(matches: &ArgMatches, api: &Api, out: &Out) -> Result<(), Failure> {
-    let (all, limit) = (matches.get_flag("all"), limit_of(matches));
+    let selection = Selection::from_matches(matches);
+    let limit = selection.limit;
     let show = |part: &Part| match matches.get_flag("json") {
         true => Ok(part.members.iter().map(|member| member.get().to_owned()).collect()),
-        false => table(part, api, all, out),
+        false => table(part, api, &selection, out),
     };
-    let first = sessions(api, all, limit).await?;
+    let first = selection.fetch(api).await?;
     if !matches.get_flag("watch") {
         for line in show(&first)? {
             out.line(&line)?;
@@ -56,7 +54,7 @@ pub(super) async fn run(matches: &ArgMatches, api: &Api, out: &Out) -> Result<()
     let watching = async {
         loop {
             clock.tick().await;
-            let lines = match sessions(api, all, limit).await {
+            let lines = match selection.fetch(api).await {
                 Ok(part) => show(&part)?,
                 Err(failure) if failure.may_pass() => vec![failure.to_string()],
                 Err(failure) => return Err(failure),
@@ -84,10 +82,11 @@ fn draw(lines: &[String], out: &Out) -> Result<(), Failure> {
     out.raw(&format!("{HOME}{screen}{REST_OF_SCREEN}"))
 }
 
-fn table(part: &Part, api: &Api, all: bool, out: &Out) -> Result<Vec<String>, Failure> {
+fn table(part: &Part, api: &Api, selection: &Selection, out: &Out) -> Result<Vec<String>, Failure> {
     let records: Vec<Record> = part.read(api)?;
     if records.is_empty() {
-        return Ok(vec![nobody(api, all)]);
+        let nothing = selection.nothing();
+        return Ok(vec![format!("{nothing}; make one with `rejoin new`, or see `rejoin demo`")]);
     }
     let mut table = Table::new([
         ("SESSION", Align::Left),
@@ -105,15 +104,6 @@ fn table(part: &Part, api: &Api, all: bool, out: &Out) -> Result<Vec<String>, Fa
         table.add(row(record));
     }
     Ok(table.lines(out))
-}
-
-/// What to do where there is nothing to see.
-fn nobody(api: &Api, all: bool) -> String {
-    let which = if all { "no sessions" } else { "no active sessions (--all shows ended ones)" };
-    format!(
-        "{which}; make one with `curl -X POST {}/api/sessions`, or see `rejoin demo`",
-        api.url()
-    )
 }
 
 fn row(record: &Record) -> [Cell; 10] {

@@ -11,7 +11,7 @@ use super::out::{Ink, Out, tame};
 use super::records::{Attempt, Health, Part, Record, attempts};
 use super::sessions::{age, expires_in};
 use super::target::Target;
-use super::{id_arg, id_of, json_arg};
+use super::{id_arg, json_arg, session_of};
 
 /// How many of the latest attempts are shown.
 const ATTEMPTS: usize = 5;
@@ -24,7 +24,7 @@ pub(super) fn command() -> Command {
 }
 
 pub(super) async fn run(matches: &ArgMatches, api: &Api, out: &Out) -> Result<(), Failure> {
-    let id = id_of(matches)?;
+    let id = &session_of(matches, api).await?;
     let record: Box<RawValue> = api.ask(Method::GET, id, "").await?;
     // A session that has ended has a record, and no buffer.
     let health: Option<Box<RawValue>> = match api.ask(Method::GET, id, "/health").await {

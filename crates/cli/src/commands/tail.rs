@@ -11,7 +11,7 @@ use super::line::gap_line;
 use super::out::Out;
 use super::records::Record;
 use super::target::Target;
-use super::{id_arg, id_of, interrupted, json_arg};
+use super::{id_arg, interrupted, json_arg, session_of};
 
 /// How many of the latest events are shown if nobody says from where.
 const LATEST: u64 = 10;
@@ -32,7 +32,7 @@ pub(super) fn command() -> Command {
 }
 
 pub(super) async fn run(matches: &ArgMatches, api: &Api, out: &Out) -> Result<(), Failure> {
-    let id = id_of(matches)?;
+    let id = &session_of(matches, api).await?;
     let after = match matches.get_one::<u64>("from") {
         Some(from) => from - 1,
         None => oldest_of_latest(api, id).await?,

@@ -5,11 +5,14 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, ArgMatches, Command, value_parser};
 use hyper::Uri;
 use hyper::header::HeaderValue;
+use tokio_rustls::rustls::pki_types::CertificateDer;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 
 use super::failure::Failure;
 
 const DEFAULT_URL: &str = "http://127.0.0.1:8181";
 const URL_VARIABLE: &str = "REJOIN_URL";
+const CACERT_VARIABLE: &str = "REJOIN_CACERT";
 const KEY_VARIABLE: &str = "REJOIN_API_KEY";
 
 /// A server, and the credential for it.
@@ -18,6 +21,8 @@ pub(crate) struct Target {
     /// Without a slash at its end.
     pub(super) url: String,
     pub(super) key: Option<Key>,
+    /// Who may vouch for an https server, beside those whom this machine trusts.
+    pub(super) authorities: Vec<CertificateDer<'static>>,
 }
 
 /// An API key, or any other bearer token.
@@ -48,12 +53,18 @@ impl Target {
                  ({KEY_VARIABLE}), and by no flag: every user of a machine sees the command lines of \
                  all others, and shells write them to their history."
             ));
-        command.arg(url).arg(key_file)
+        let cacert = Arg::new("cacert")
+            .long("cacert")
+            .value_name("FILE")
+            .value_parser(value_parser!(PathBuf))
+            .help_heading("Server")
+            .help(format!("Certificates (PEM) to trust for https, too [env: {CACERT_VARIABLE}]"));
+        command.arg(url).arg(key_file).arg(cacert)
     }
 
     /// A server that wants no credential.
     pub(crate) fn open(url: String) -> Self {
-        Self { url, key: None }
+        Self { url, key: None, authorities: Vec::new() }
     }
 
     /// What the flags and the environment say.
@@ -67,7 +78,20 @@ impl Target {
                 None => None,
             },
         };
-        Ok(Self { url: checked(&url)?, key })
+        let cacert = matches.get_one::<PathBuf>("cacert").cloned();
+        let cacert = cacert.or_else(|| variable(CACERT_VARIABLE).map(PathBuf::from));
+        let authorities = cacert.map_or(Ok(Vec::new()), |path| certificates_in(&path))?;
+        Ok(Self { url: checked(&url)?, key, authorities })
+    }
+}
+
+fn certificates_in(path: &Path) -> Result<Vec<CertificateDer<'static>>, Failure> {
+    let wrong = |why: String| Failure::Usage(format!("--cacert: {}: {why}", path.display()));
+    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let certificates = read.map_err(|error| wrong(error.to_string()))?;
+    match certificates.is_empty() {
+        true => Err(wrong("there is no certificate (PEM) in it".to_owned())),
+        false => Ok(certificates),
     }
 }
 

@@ -80,6 +80,21 @@ pub(crate) fn open(config: &Config) -> Result<SharedKeys> {
     }
 }
 
+/// How many keys are in the data directory `directory`; nothing if none are kept there.
+pub(crate) fn count_in(directory: &Path) -> Result<Option<usize>> {
+    let found = disk::read(&directory.join(FILE_NAME))?;
+    Ok(found.map(|(keys, _)| keys.keys().count()))
+}
+
+/// Where the keys are, in words, if they are not in the data directory.
+pub(crate) fn kept_elsewhere(config: &Config) -> Option<String> {
+    match Source::of(config) {
+        Source::Secret(_) => Some("MCP_SESSION_SECRET".to_owned()),
+        Source::File(path) => Some(path.display().to_string()),
+        Source::Made(_) | Source::Process => None,
+    }
+}
+
 /// Makes the file with its first key. Of several processes that do so at once one makes it, and the
 /// others find it.
 fn make_if_missing(path: &Path) -> Result<()> {

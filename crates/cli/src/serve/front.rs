@@ -33,6 +33,7 @@ pub(crate) fn routes(
     let allowed = Allowed { navigation: true, ..settings.allowed.clone() };
     let health = health::routes(Arc::clone(health));
     let own = web::gate(health.merge(pages::routes()), allowed);
+    let own = web::count_responses(own, service.sessions());
     web::router(service, access.shared(), settings).merge(own)
 }
 

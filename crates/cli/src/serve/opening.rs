@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use rejoin::core::limits::LogBounds;
 use rejoin::core::state::Recovery;
 use rejoin::core::{Timestamp, lifetime::Lifetime};
-use rejoin::store::embedded::{EmbeddedStore, OpenReport, Options};
+use rejoin::store::embedded::{Damage, EmbeddedStore, OpenReport, Options};
 use rejoin::store::{MemoryStore, Store};
 use sha2::{Digest as _, Sha256};
 
@@ -68,6 +68,8 @@ pub(crate) fn open_store(config: &Config, lifetime: &Lifetime, now: Timestamp) -
                 audit_max: settings.audit_max,
                 memory_bytes: BODIES_IN_MEMORY,
                 disk_reserve: settings.disk_reserve,
+                notice_copies: true,
+                accept_data_loss: settings.accept_data_loss,
                 recovery: Recovery { now, keep_for: keep_for.min(longest), longest },
                 random: Box::new(random_bytes()?),
             };
@@ -99,18 +101,31 @@ pub(crate) fn log_bounds(settings: &Settings) -> LogBounds {
 
 /// Says what was found, above all if something is missing.
 fn tell(report: &OpenReport) {
+    let kept = || report.kept.as_ref().map(|path| path.display().to_string());
+    if report.damage == [Damage::PutBack] {
+        tracing::warn!(
+            new_epochs = report.new_epochs,
+            kept = kept(),
+            "a backup was restored: sessions go on from it under a new epoch, and clients that have seen \
+             more are told of the gap"
+        );
+        return tell_parked(report);
+    }
     for damage in &report.damage {
         tracing::error!("{damage}");
     }
     if !report.damage.is_empty() {
-        let kept = report.kept.as_ref().map(|path| path.display().to_string());
         tracing::error!(
             new_epochs = report.new_epochs,
-            kept,
+            kept = kept(),
             "the store was damaged: what is whole goes on under a new epoch, clients are told of \
              the gap, and the damaged files are kept"
         );
     }
+    tell_parked(report);
+}
+
+fn tell_parked(report: &OpenReport) {
     if !report.parked.is_empty() {
         tracing::info!(sessions = report.parked.len(), "parked: their clients may come back");
     }

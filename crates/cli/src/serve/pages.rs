@@ -7,6 +7,8 @@
 //! | `/assets/home/…`, `/assets/play/…`, `/assets/shared/…` | styles, scripts, pictures | `dashboard/…` |
 //! | `/assets/client/…` | the JavaScript client, the same files that npm packs | `clients/js/src` |
 //!
+//! The crate sees all of them under `pages`, through links, for which `cargo package` puts the files themselves.
+//!
 //! They hold no secrets, so anybody may have them; what a page then asks for is decided where it asks.
 //! Who embeds the router of the `rejoin` crate gets no pages.
 
@@ -25,19 +27,19 @@ use axum::routing::get;
 use rust_embed::{Embed, EmbeddedFile};
 
 #[derive(Embed)]
-#[folder = "../../dashboard/home"]
+#[folder = "pages/home"]
 struct Home;
 
 #[derive(Embed)]
-#[folder = "../../dashboard/play"]
+#[folder = "pages/play"]
 struct Play;
 
 #[derive(Embed)]
-#[folder = "../../dashboard/shared"]
+#[folder = "pages/shared"]
 struct Shared;
 
 #[derive(Embed)]
-#[folder = "../../clients/js/src"]
+#[folder = "pages/client"]
 struct Client;
 
 /// Scripts, styles and pictures come from here and from nowhere else; a page speaks to this server only,

@@ -85,6 +85,14 @@ Whatever a principal calls, and however often, the server grows by no more than 
 | memory | 2 × `max_bytes_per_principal` + 64 MiB |
 | files | 2 × `max_bytes_per_principal` + 96 MiB |
 
+| what is counted apart | of one principal | of all together |
+|---|---|---|
+| calls of MCP clients without sessions that wait in `reissue_window` for the same call; what breaks beyond that is cancelled | 2,500, and 1,000 equal ones | 10,000 |
+| sessions that have ended and are remembered; the oldest are forgotten | 10,000 | within `max_buffered_bytes` |
+| notes up to when sealed states are refused, because a closed session was forgotten before its time; beyond that the oldest note counts for all principals that have none | 1 | 10,000 |
+| records of the audit trail; those of whoever has the most go first | what others leave | `audit_max` |
+| a page of a list of sessions or of the audit trail | 1 MiB | |
+
 ## Processors
 
 The server works on one thread less than there are processors, and on at least one; the embedded store has a thread of its own

@@ -13,6 +13,9 @@ use super::table::TABLE;
 
 const CONFIG: &str = "config";
 
+/// The settings that `-h` shows; `--help` shows all.
+const COMMON: [&str; 7] = ["listen", "data_dir", "agent", "mcp", "auth", "tls_cert", "log_level"];
+
 /// What was given on the command line.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Flags {
@@ -28,7 +31,20 @@ impl Flags {
             .long(CONFIG)
             .value_name("FILE")
             .help(format!("TOML file with settings [env: {CONFIG_VARIABLE}]"));
-        command.arg(config).args(TABLE.iter().map(arg))
+        let is_common = |setting: &Setting| COMMON.contains(&setting.key);
+        let args = TABLE.iter().map(|setting| arg(setting).hide_short_help(!is_common(setting)));
+        command.arg(config).args(args)
+    }
+
+    /// The same for a command that needs few of the settings: the help shows only these.
+    pub(crate) fn add_showing(command: Command, shown: &[&str]) -> Command {
+        let mut command = Self::add_to(command);
+        for setting in TABLE {
+            let is_shown = shown.contains(&setting.key);
+            command =
+                command.mut_arg(setting.key, |arg| arg.hide(!is_shown).hide_short_help(false));
+        }
+        command
     }
 
     /// The flags in `matches`, of a command that [`add_to`](Self::add_to) made.

@@ -75,7 +75,8 @@ impl Config {
     pub(crate) fn load(flags: &Flags, environment: &Environment) -> Result<Self, Problems> {
         let mut problems = Problems::default();
         let mut file = read_file(flags, environment, &mut problems);
-        let mut given = std::mem::take(&mut file.given);
+        let mut given = Vec::from_iter(environment.state_directory());
+        given.append(&mut file.given);
         given.extend(environment.given(&mut problems));
         given.extend(flags.given.iter().cloned());
 
@@ -129,6 +130,11 @@ pub(crate) struct Sources {
 impl Sources {
     pub(crate) fn new(flags: Flags, environment: Environment) -> Self {
         Self { flags, environment }
+    }
+
+    /// The environment of the start.
+    pub(crate) fn environment(&self) -> &Environment {
+        &self.environment
     }
 
     /// Reads and checks everything.

@@ -14,6 +14,9 @@ pub(crate) const CONFIG_VARIABLE: &str = "REJOIN_CONFIG";
 /// The reconnect tokens' life in minutes, under the name that earlier servers had for it.
 pub(crate) const TOKEN_EXPIRY_VARIABLE: &str = "MCP_RECONNECT_TOKEN_EXPIRY";
 
+/// The directories that systemd made for the service (`StateDirectory=`), separated by colons.
+const STATE_DIRECTORY_VARIABLE: &str = "STATE_DIRECTORY";
+
 /// A value that somebody gave.
 #[derive(Clone, Debug)]
 pub(super) struct Given {
@@ -38,7 +41,7 @@ impl Environment {
     }
 
     /// The variable's text, if it is set and not empty.
-    pub(super) fn text(&self, name: &str) -> Option<&str> {
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
         self.get(name).and_then(OsStr::to_str).filter(|text| !text.is_empty())
     }
 
@@ -64,6 +67,14 @@ impl Environment {
             }
         }
         given
+    }
+
+    /// The data directory that systemd has made for us. Whatever a person says goes before it.
+    pub(super) fn state_directory(&self) -> Option<Given> {
+        let first = self.text(STATE_DIRECTORY_VARIABLE)?.split(':').next()?;
+        let origin = Origin::Variable(STATE_DIRECTORY_VARIABLE.into());
+        let raw = Raw::One(first.into());
+        first.starts_with('/').then_some(Given { key: "data_dir", raw, origin })
     }
 
     fn token_expiry(&self, problems: &mut Problems) -> Option<Given> {

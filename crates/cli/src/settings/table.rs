@@ -26,6 +26,9 @@ settings! {
     /// Where sessions are kept: `embedded` (files in `data_dir`), `memory` (gone with the process) or a
     /// `postgres://` URL, which is not yet available.
     store: StoreChoice = Text("embedded");
+    /// Starts on a damaged store with what is whole of it, however much is lost. Without it only the last few commits may
+    /// be missing. It is meant for one start: do not leave it on.
+    accept_data_loss: Switch = Text("false");
     /// On SIGTERM, how long work under way may take to finish before connections are closed.
     drain_timeout: Time = Text("30s");
     /// The certificate chain (PEM) to serve TLS with, the server's own first; goes with `tls_key`. Both
@@ -152,7 +155,7 @@ settings! {
 }
 
 "Agents and MCP servers" {
-    /// The agent: a command, run once for each session, or the URL of a backend.
+    /// The agent: a command, run once for each session, or the URL of a backend. How to write one: docs/first-agent.md.
     agent: Maybe<Program> = Absent("a built-in example");
     /// The secret that signs what is posted to an agent behind a URL, as `hook_secret` does for hooks.
     agent_secret: Maybe<Secret> = Absent("unsigned");
@@ -224,8 +227,7 @@ settings! {
 }
 }
 
-const DATA_DIR_IN_WORDS: &str =
-    "$XDG_DATA_HOME/rejoin, else ~/.local/share/rejoin, else ./rejoin-data";
+const DATA_DIR_IN_WORDS: &str = "$STATE_DIRECTORY (systemd), else $XDG_DATA_HOME/rejoin, else ~/.local/share/rejoin, else ./rejoin-data";
 
 /// Where people's data lives on this machine, by the XDG convention.
 fn default_data_dir(environment: &Environment) -> String {

@@ -2,6 +2,7 @@
 //! say when something is wrong.
 
 mod asking;
+mod choosing;
 mod failing;
 mod following;
 mod support;

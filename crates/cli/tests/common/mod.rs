@@ -3,6 +3,7 @@
 #![allow(dead_code, clippy::unwrap_used, reason = "each test uses a part")]
 
 pub(crate) mod server_process;
+pub(crate) mod small_disk;
 
 use std::net::{SocketAddr, TcpListener};
 use std::process::Command;

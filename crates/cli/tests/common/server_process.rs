@@ -70,6 +70,11 @@ impl ServerProcess {
         self.child = Some(child);
     }
 
+    /// Starts it with these, too, from now on.
+    pub(crate) fn add_flags(&mut self, flags: &[&str]) {
+        self.arguments.extend(flags.iter().map(ToString::to_string));
+    }
+
     /// Ends the process as a power cut would.
     pub(crate) async fn kill_nine(&mut self) {
         let mut child = self.child.take().expect("it runs");

@@ -123,7 +123,7 @@ async fn events_that_came_after_a_backup_was_put_back_reach_a_client_of_the_lost
         server.restart().await;
         let mut other = server.connect().await;
         other.reconnect(&id, json!({ "last_seq": 2 })).await;
-        other.notice("replay_complete").await;
+        other.replay().await;
         other.thoughts(&id, said_since).await;
 
         let everything: Vec<u64> = (1..=2 + said_since).collect();
@@ -137,7 +137,7 @@ async fn events_that_came_after_a_backup_was_put_back_reach_a_client_of_the_lost
 }
 
 /// Makes the files of one directory those of another.
-fn copy_files(from: &Path, to: &Path) {
+pub(crate) fn copy_files(from: &Path, to: &Path) {
     for old in std::fs::read_dir(to).unwrap() {
         let old = old.unwrap().path();
         if old.is_file() {

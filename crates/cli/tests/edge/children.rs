@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::common::server_process::ServerProcess;
+use crate::revoking::hang_up;
 use crate::{ask, eventually, member};
 
 const API_KEY: &str = "api-key-that-nobody-else-may-see";
@@ -31,11 +32,25 @@ fn spy(directory: &Path) -> String {
     format!("exec sh {}", script.display())
 }
 
+/// A file that whoever starts the server has left open for its children by mistake.
+fn left_open() -> fs::File {
+    let file = fs::File::open("/dev/null").unwrap();
+    rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty()).unwrap();
+    file
+}
+
 async fn spied(arguments: &[&str], environment: &[(&str, &str)]) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
+    let _left_open = left_open();
     let mut all = vec!["--agent".to_owned(), spy(directory.path())];
     all.extend(arguments.iter().map(|argument| (*argument).to_owned()));
     let server = ServerProcess::start(all, CONFIG, environment).await;
+    spy_on(&server, &directory).await;
+    directory
+}
+
+/// Has the server start the agent that looks around.
+async fn spy_on(server: &ServerProcess, directory: &tempfile::TempDir) {
     let key = format!("X-API-Key: {API_KEY}\r\n");
     let made = ask(server.address(), "POST", "/api/sessions", &key, "{}").await;
     let id = member(&made, "session_id");
@@ -43,14 +58,15 @@ async fn spied(arguments: &[&str], environment: &[(&str, &str)]) -> tempfile::Te
     ask(server.address(), "POST", &path, &key, r#"{"content":"hello"}"#).await;
     let done = directory.path().join("done");
     eventually(|| done.exists().then_some(())).await;
-    directory
+    fs::remove_file(done).unwrap();
 }
 
 fn read(directory: &tempfile::TempDir, name: &str) -> String {
     String::from_utf8_lossy(&fs::read(directory.path().join(name)).unwrap()).into_owned()
 }
 
-const ENVIRONMENT: [(&str, &str); 6] = [
+const ENVIRONMENT: [(&str, &str); 7] = [
+    ("NOTIFY_SOCKET", "@a-supervisor-that-is-not-there"),
     ("UNRELATED_NAME", API_KEY),
     ("MCP_SESSION_SECRET", SIGNING),
     ("REJOIN_HOOK_SECRET", HOOK),
@@ -70,6 +86,7 @@ async fn an_agent_sees_no_secret_of_the_server_in_its_environment_or_the_servers
     }
     let environment = read(&seen, "env");
     assert!(!environment.contains("telemetry-secret"), "{environment}");
+    assert!(!environment.contains("NOTIFY_SOCKET"), "{environment}");
     assert!(environment.contains("OF_THE_AGENT=is passed on"), "{environment}");
     let files: Vec<u32> = read(&seen, "files").lines().map(|line| line.parse().unwrap()).collect();
     assert!(files.iter().all(|file| *file <= 3), "{files:?}: `ls` itself has the directory open");
@@ -90,6 +107,22 @@ async fn what_is_to_be_kept_or_hidden_besides_can_be_said() {
     let environment = read(&seen, "env");
     assert!(environment.contains(API_KEY), "{environment}");
     assert!(!environment.contains("OF_THE_AGENT"), "{environment}");
+}
+
+#[tokio::test]
+async fn a_variable_that_the_settings_name_while_the_server_runs_is_hidden_from_then_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let arguments = vec!["--agent".to_owned(), spy(directory.path())];
+    let environment = [("UNRELATED_NAME", API_KEY), ("NAMED_LATER", "a key of somebody else")];
+    let server = ServerProcess::start(arguments, CONFIG, &environment).await;
+    spy_on(&server, &directory).await;
+    assert!(read(&directory, "env").contains("NAMED_LATER"), "nothing says yet that it is a key");
+    let another = "[[api_keys]]\nname = 'b'\nkey_env = 'NAMED_LATER'\n";
+    fs::write(server.config(), format!("{CONFIG}{another}")).unwrap();
+    hang_up(&server);
+    eventually(|| server.log().contains("keys of callers read").then_some(())).await;
+    spy_on(&server, &directory).await;
+    assert!(!read(&directory, "env").contains("NAMED_LATER"));
 }
 
 #[tokio::test]

@@ -1,13 +1,18 @@
-//! The edge of the binary, from outside: what children learn, what strangers can take, what SIGHUP does.
+//! The edge of the binary, from outside: what children learn, how agents behind a URL are called, what strangers
+//! can take, what SIGHUP does, what operators and supervisors are told.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 #[path = "../common/mod.rs"]
 mod common;
 
+mod backends;
 mod children;
+mod refused_credentials;
 mod revoking;
 mod strangers;
+#[cfg(target_os = "linux")]
+mod supervisor;
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -15,7 +15,7 @@ const NEW_ONLY: &str = "[[api_keys]]\nname = 'new'\nprincipal = 'ann'\nkey_env =
 const OLD: &str = "the old key of ann, long enough";
 const NEW: &str = "the new key of ann, long enough";
 
-fn hang_up(server: &ServerProcess) {
+pub(crate) fn hang_up(server: &ServerProcess) {
     let sent = Command::new("kill").args(["-HUP", &server.id().to_string()]).status().unwrap();
     assert!(sent.success());
 }

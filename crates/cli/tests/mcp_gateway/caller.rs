@@ -121,10 +121,20 @@ impl Caller {
 
     /// Calls a tool; gives the stream on which it answers.
     pub(crate) async fn calling(&self, id: u64, tool: &str, arguments: Value) -> Answer {
+        self.try_calling(id, tool, arguments).await.unwrap()
+    }
+
+    /// The same where the server may be killed meanwhile.
+    pub(crate) async fn try_calling(
+        &self,
+        id: u64,
+        tool: &str,
+        arguments: Value,
+    ) -> io::Result<Answer> {
         let params = json!({ "name": tool, "arguments": arguments });
         let request =
             json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
-        self.post(&request).await.unwrap()
+        self.post(&request).await
     }
 
     /// Ends the session.

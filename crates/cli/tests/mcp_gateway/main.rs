@@ -14,6 +14,7 @@ mod random;
 mod upstream;
 mod wire;
 
+mod killed_reconnect;
 mod leaving_nothing;
 mod remembering;
 mod restarting;

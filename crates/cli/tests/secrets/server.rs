@@ -13,12 +13,12 @@ pub(crate) enum Auth {
     Jwt,
 }
 
-/// An agent that puts a canary into its state and into what it says.
+/// An agent that puts a canary into its state and into what it says. What it prints by mistake is logged.
 const AGENT: &str = r#"
 while read -r line; do case $line in *user.message*)
 rest=${line#*'"in_seq":'}; n=${rest%%[!0-9]*}
 echo '{"event":"agent.said","content":"event-canary-6a90cc","in_seq":'$n',"state":{"stage":"s","current_step":'$n',"memory_snapshot":{"mind":"state-canary-1f4e0a"},"plan_context":"state-canary-1f4e0a"}}'
-echo 'not an event: event-canary-6a90cc'
+echo 'printed by mistake'
 echo '{"event":"agent.error","content":"event-canary-6a90cc"}'
 esac; done"#;
 

@@ -103,6 +103,24 @@ fn the_older_name_of_token_ttl_counts_minutes_and_gives_way() {
 }
 
 #[test]
+fn the_data_directory_is_the_one_that_systemd_made_unless_somebody_says_otherwise() {
+    let home = ("XDG_DATA_HOME", "/data");
+    let made = |path| [("STATE_DIRECTORY", path), home];
+    let config = load("", &made("/var/lib/rejoin:/var/lib/other"), &[]).unwrap();
+    assert_eq!(config.settings.data_dir, PathBuf::from("/var/lib/rejoin"));
+    assert!(check_config(&config).lines().any(|line| {
+        line.starts_with("data_dir = \"/var/lib/rejoin\"") && line.ends_with("STATE_DIRECTORY")
+    }));
+    let dir = |file: &str, variables: &[_]| load(file, variables, &[]).unwrap().settings.data_dir;
+    assert_eq!(dir("data_dir = '/own'", &made("/var/lib/rejoin")), PathBuf::from("/own"));
+    let variable = [("REJOIN_DATA_DIR", "/own"), made("/var/lib/rejoin")[0]];
+    assert_eq!(dir("", &variable), PathBuf::from("/own"));
+    for nothing in ["", "relative", ":/second"] {
+        assert_eq!(dir("", &made(nothing)), PathBuf::from("/data/rejoin"), "{nothing:?}");
+    }
+}
+
+#[test]
 fn the_data_directory_follows_the_xdg_convention() {
     let dir = |variables: &[_]| load("", variables, &[]).unwrap().settings.data_dir;
     assert_eq!(

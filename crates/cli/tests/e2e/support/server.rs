@@ -76,6 +76,12 @@ impl Server {
         self.process.restart().await;
     }
 
+    /// The same with these flags besides.
+    pub(crate) async fn restart_with(&mut self, flags: &[&str]) {
+        self.process.add_flags(flags);
+        self.process.restart().await;
+    }
+
     /// Asks it to stop.
     pub(crate) fn terminate(&self) {
         self.signal("-TERM");
@@ -157,7 +163,13 @@ impl Server {
         serde_json::from_str(body).unwrap()
     }
 
-    async fn ask_with(&self, header: &str, method: &str, path: &str, body: &str) -> String {
+    pub(crate) async fn ask_with(
+        &self,
+        header: &str,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> String {
         let asking = async {
             let mut stream = TcpStream::connect(self.address()).await.unwrap();
             let request = format!(
