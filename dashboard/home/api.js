@@ -12,7 +12,7 @@ import { call as ask } from '/assets/shared/key.js';
  *    oldest_event_seq: number|null, newest_event_seq: number|null, unacked_events: number }} Health */
 /** @typedef {{ from: number|null, to: number|null, reason: string, lost: {from: number, to: number}|null }} Gap */
 /** @typedef {{ at: string, what: string, generation: number, transport?: string|null, away_seconds?: number|null,
- *    replayed?: number, lost?: number, gap?: Gap|null }} Moment */
+ *    replayed?: number, lost?: number, gap?: Gap|null, status?: string, stderr?: string[]|null }} Moment */
 /** @typedef {{ state: string, expires_at: string, used_at: string|null }} TokenTimes */
 /** @typedef {{ since: string, moments: Moment[], tokens: TokenTimes[] }} Timeline */
 /** @typedef {{ at: string, session_id: string|null, principal: string, address: string|null, transport: string,
@@ -23,8 +23,10 @@ import { call as ask } from '/assets/shared/key.js';
  *    present: Sample }} WholeServer */
 /** @typedef {{ server_version: string, started_at: string, now: string, authentication: boolean,
  *    caller: { principal: string, admin: boolean }|null, whole_server: WholeServer|null }} Overview */
-/** @typedef {{ signed_state: string, state_size: number, snapshot_time: string, expire_after_hours: number,
- *    seq: number }} State */
+/** @typedef {{ signed_state: string, state: Record<string, unknown>, state_size: number, snapshot_time: string,
+ *    expire_after_hours: number, seq: number }} State */
+/** @typedef {{ in_seq: number, message_id: string|null, event: string, content: unknown, timestamp: string,
+ *    covered: boolean }} Message what a client sent to the agent */
 
 /** The server's answer was no. `status` 0 means that there was none. */
 export class Refused extends Error {
@@ -82,6 +84,9 @@ export const health = (id) => get(`${at(id)}/health`);
 export const timeline = (id) => get(`${at(id)}/timeline`);
 /** @param {string} id @returns {Promise<{ records: AuditRecord[], next: number|null }>} */
 export const audit = (id) => get(`/api/audit?limit=50&session_id=${encodeURIComponent(id)}`);
+/** Messages after a number, a page of them. @param {string} id @param {number} after
+ *  @returns {Promise<{ messages: Message[], last_in_seq: number }>} */
+export const messages = (id, after) => get(`${at(id)}/messages?after=${after}`);
 /** @param {string} id @returns {Promise<{ disconnected: boolean }>} */
 export const cut = (id) => send('POST', `${at(id)}/disconnect`);
 /** @param {string} id @returns {Promise<State>} */

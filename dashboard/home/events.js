@@ -1,8 +1,10 @@
-// The events of a session as they come. Whatever the rate, the page draws a few times a second and only what is on
-// the screen; the JSON of an event is read when it is shown.
+// Both logs of a session as one: what clients sent to the agent, and the events, each message before the first event
+// that answers it. Whatever the rate, the page draws a few times a second and only what is on the screen; the JSON of
+// an event is read when it is shown.
 
 import * as api from './api.js';
 import { h, say } from './dom.js';
+import { answered, woven } from './logs.js';
 import { Rows } from './rows.js';
 import { moment, number, several } from './words.js';
 
@@ -16,6 +18,7 @@ const REST = 100;
 const AGAIN = 1500;
 
 /** @typedef {{ event: string, seq: number, timestamp: string, content?: unknown, metadata?: unknown }} Envelope */
+/** @typedef {import('./logs.js').Line} Line */
 
 export class Events {
   count = h('span', { class: 'quiet small' });
@@ -24,28 +27,34 @@ export class Events {
     { type: 'button', class: 'small', 'aria-pressed': 'false', onclick: () => this.hold(!this.held) },
     'Pause',
   );
-  table = h('div', { class: 'table events', role: 'table', 'aria-label': 'Events', tabindex: 0 }, columns());
+  table = h('div', { class: 'table events', role: 'table', 'aria-label': 'Messages and events', tabindex: 0 }, columns());
   rows = new Rows(this.table, { make: () => this.row(), fill: (row, index) => this.fill(row, index) });
   detail = h('pre', {
     class: 'detail',
     tabindex: 0,
     hidden: true,
     role: 'group',
-    'aria-label': 'The event, whole',
+    'aria-label': 'The entry, whole',
   });
   empty = h('p', { class: 'empty quiet' }, 'Nothing yet.');
   element = h(
     'section',
     { class: 'card panel', 'aria-labelledby': 'events-title' },
-    h('header', {}, h('h2', { id: 'events-title' }, 'Events'), this.count, this.pause),
+    h('header', {}, h('h2', { id: 'events-title' }, 'Messages and events'), this.count, this.pause),
     h('div', { class: 'listing' }, this.table, this.empty),
     this.detail,
   );
 
   /** @type {api.Sent[]} */
   all = [];
-  /** @type {api.Sent[]} what the table shows: those of the last drawing, or of when it was stopped */
-  shown = this.all;
+  /** @type {api.Message[]} */
+  messages = [];
+  /** The last message that is known, the last that an event answers, and whether it is being asked for more. */
+  lastMessage = 0;
+  lastAnswered = 0;
+  asking = false;
+  /** @type {Line[]} what the table shows: that of the last drawing, or of when it was stopped */
+  shown = [];
   total = 0;
   /** @type {string|null} */
   position = null;
@@ -70,22 +79,45 @@ export class Events {
     const cell = (/** @type {string} */ name, /** @type {Node[]} */ ...children) =>
       h('div', { role: 'cell', class: name }, ...children);
     const open = h('button', { type: 'button', class: 'plain', onclick: () => this.open(row.index) });
-    const parts = [cell('seq', open), cell('when'), cell('name mono'), cell('content mono')];
+    const parts = [cell('seq', open), cell('when'), cell('name mono'), cell('answers'), cell('content mono')];
     const row = /** @type {import('./rows.js').Row} */ (h('div', { class: 'row' }, ...parts));
     return row;
   }
 
   /** @param {HTMLElement} row @param {number} index */
   fill(row, index) {
-    const sent = this.shown[index];
-    const [seq, when, name, content] = row.children;
-    row.classList.toggle('gap', sent.kind === 'gap');
-    const event = read(sent);
+    const line = this.shown[index];
+    const [seq, when, name, answers, content] = row.children;
+    row.classList.toggle('gap', line.sent?.kind === 'gap');
+    row.classList.toggle('asked', line.message !== undefined);
+    const event = line.message ? { ...line.message, seq: 0 } : read(/** @type {api.Sent} */ (line.sent));
     const button = /** @type {HTMLElement} */ (seq.firstElementChild);
-    say(button, event.seq ? `${event.seq}` : '–');
+    say(button, line.message ? `in ${line.message.in_seq}` : event.seq ? `${event.seq}` : '–');
     say(when, event.timestamp ? moment(event.timestamp) : '');
     say(name, event.event);
+    say(answers, line.sent && answered(line.sent) ? `in ${answered(line.sent)}` : '');
     say(content, brief(event.content));
+  }
+
+  /** Asks for messages that came since. */
+  async askMessages() {
+    if (this.asking || this.lastMessage === Infinity || this.stopping.signal.aborted) return;
+    this.asking = true;
+    try {
+      for (;;) {
+        const { messages, last_in_seq: last } = await api.messages(this.id, this.lastMessage);
+        this.lastMessage = Math.max(this.lastMessage, last);
+        if (messages.length === 0) return;
+        this.messages = [...this.messages, ...messages].slice(-KEPT);
+        this.timer ||= setTimeout(() => this.draw(), REST);
+      }
+    } catch (error) {
+      const busy = error instanceof api.Refused && (error.status === 0 || error.status >= 429);
+      if (!(error instanceof api.Refused) || busy || error.isAboutKey) throw error;
+      this.lastMessage = Infinity; // an MCP session has other messages, and one that has ended has none
+    } finally {
+      this.asking = false;
+    }
   }
 
   /** Follows until it is closed. */
@@ -114,18 +146,21 @@ export class Events {
     this.all.push(...sent);
     if (this.all.length > KEPT * 2) this.all = this.all.slice(-KEPT); // what is drawn stays until the next drawing
     this.told.arrived(last.seq);
+    this.lastAnswered = Math.max(this.lastAnswered, ...sent.map(answered));
+    if (this.lastAnswered > this.lastMessage) this.askMessages().catch((error) => this.told.failed(error));
     this.timer ||= setTimeout(() => this.draw(), REST);
   }
 
   draw() {
     this.timer = 0;
-    this.empty.hidden = this.all.length > 0;
+    this.empty.hidden = this.all.length + this.messages.length > 0;
+    const messages = this.messages.length ? `${several(this.messages.length, 'message')}, ` : '';
     say(
       this.count,
-      this.held ? `${number(this.total - this.heldAt)} more since then` : several(this.total, 'event'),
+      this.held ? `${number(this.total - this.heldAt)} more since then` : messages + several(this.total, 'event'),
     );
     if (this.held) return;
-    this.shown = this.all;
+    this.shown = woven(this.all, this.messages);
     this.rows.resize(this.shown.length);
     this.rows.toEnd();
   }
@@ -142,7 +177,7 @@ export class Events {
   hold(held) {
     this.held = held;
     this.heldAt = this.total;
-    this.shown = held ? [...this.all] : this.all;
+    this.shown = woven(this.all, this.messages);
     this.pause.setAttribute('aria-pressed', String(held));
     say(this.pause, held ? 'Follow' : 'Pause');
     if (!held) this.show(null);
@@ -157,17 +192,17 @@ export class Events {
     this.show(this.shown[index]);
   }
 
-  /** @param {api.Sent|null} sent */
-  show(sent) {
-    this.opened = sent !== null;
-    this.detail.hidden = sent === null;
-    if (sent) say(this.detail, JSON.stringify(JSON.parse(sent.data), null, 2));
+  /** @param {Line|null} line */
+  show(line) {
+    this.opened = line !== null;
+    this.detail.hidden = line === null;
+    if (line) say(this.detail, JSON.stringify(line.message ?? JSON.parse(line.sent?.data ?? 'null'), null, 2));
   }
 
   /** The session has ended. */
   over() {
     this.stopping.abort();
-    say(this.empty, 'A session that has ended has no events.');
+    say(this.empty, 'A session that has ended has no messages and no events.');
   }
 
   close() {
@@ -178,7 +213,7 @@ export class Events {
 }
 
 function columns() {
-  const cells = ['Seq', 'Time', 'Event', 'Content'].map((name) => h('div', { role: 'columnheader' }, name));
+  const cells = ['Seq', 'Time', 'Event', 'Answers', 'Content'].map((name) => h('div', { role: 'columnheader' }, name));
   return h(
     'div',
     { class: 'head', role: 'rowgroup' },

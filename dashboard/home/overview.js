@@ -49,6 +49,7 @@ class OverviewPage {
     { class: 'note', hidden: true },
     'Reconnects, replays and commit times concern everybody’s sessions: they are shown to keys with admin rights.',
   );
+  hint = hint();
   element = this.build();
 
   /** @type {api.Sample[]} */
@@ -73,6 +74,7 @@ class OverviewPage {
       { class: 'overview', 'aria-labelledby': 'title' },
       h('h1', { id: 'title', class: 'heard' }, 'Overview'),
       h('div', { class: 'tiles' }, ...[...this.tiles.values()].map(({ link }) => link)),
+      this.hint,
       h('div', { class: 'tools' }, this.facts, range),
       this.note,
       h('div', { class: 'plots' }, ...Object.values(this.plots).map((plot) => plot.element)),
@@ -101,13 +103,17 @@ class OverviewPage {
     this.scene.works();
     clock(overview.now);
     for (const [state, { count }] of this.tiles) say(count, number(found.counts[state]));
-    if (overview.started_at !== this.started) this.samples = []; // it counts anew since it was started
+    this.hint.hidden = Object.values(found.counts).some((count) => count > 0);
     const first = this.started === '';
     const again = !first && overview.started_at !== this.started;
     this.started = overview.started_at;
     this.take(overview, found.counts);
     this.tell(overview);
-    if (again) this.poll?.now();
+    if (again) {
+      this.samples = []; // it may count anew: all that it has is asked for
+      this.poll?.now();
+      return;
+    }
     if (first && serverNow() - Date.parse(this.started) < RANGES[0][1] * 60_000) this.choose(RANGES[0][1]);
     this.draw();
   }
@@ -178,6 +184,24 @@ class OverviewPage {
     this.poll?.stop();
     for (const plot of Object.values(this.plots)) plot.close();
   }
+}
+
+/** What to do while there are no sessions. */
+function hint() {
+  const step = (/** @type {string} */ sentence, /** @type {string} */ command) =>
+    h('li', {}, sentence, h('code', { class: 'command' }, command));
+  return h(
+    'section',
+    { class: 'card hint', hidden: true, 'aria-labelledby': 'hint-title' },
+    h('h2', { id: 'hint-title' }, 'No sessions yet'),
+    h(
+      'ul',
+      {},
+      h('li', {}, 'Try it: ', h('a', { href: '/play' }, 'open the playground'), ', ask something, and cut the connection.'),
+      step('Put your own agent behind it, in any language:', "rejoin --agent 'python3 my_agent.py'"),
+      step('Put an MCP server behind it, for any MCP client:', "rejoin --mcp 'npx -y @modelcontextprotocol/server-everything'"),
+    ),
+  );
 }
 
 /** @param {string} state */

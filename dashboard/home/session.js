@@ -1,4 +1,4 @@
-// One session: what it is, what happened to it, what it says, and what one can do to it.
+// One session: what it is, what happened to it, what is said in it, and what one can do to it.
 
 import * as api from './api.js';
 import { confirm } from './confirm.js';
@@ -6,6 +6,7 @@ import { facts, h, say } from './dom.js';
 import { Events } from './events.js';
 import { audit, gauge, nothing, tokens } from './parts.js';
 import { poll } from './poll.js';
+import { StatePanel } from './state.js';
 import { entries } from './story.js';
 import { list, strip } from './timeline.js';
 import { about, ago, moment, number, size, stateOf, until } from './words.js';
@@ -13,7 +14,7 @@ import { about, ago, moment, number, size, stateOf, until } from './words.js';
 const EVERY = 1500;
 
 /** What changes seldom is asked for every so many times, and whenever the record says that something happened. */
-const SELDOM = 8;
+const SELDOM = 4;
 
 /** @typedef {import('./app.js').Scene} Scene */
 
@@ -45,6 +46,8 @@ class SessionPage {
   record = null;
   /** What the record said of comings and goings. */
   trace = '';
+  /** What the timeline tells. */
+  told = '';
   rounds = 0;
 
   /** @param {Scene} scene @param {string} id */
@@ -56,6 +59,7 @@ class SessionPage {
       ended: () => this.poll?.now(),
       failed: (error) => this.failed(error),
     });
+    this.state = new StatePanel(id, (error) => this.failed(error));
     this.element = h('article', { class: 'session', 'aria-labelledby': 'session-id' }, ...this.parts());
   }
 
@@ -74,6 +78,7 @@ class SessionPage {
       panel('Record', 'record', this.facts, this.gauge.element),
       panel('Timeline', 'timeline', this.strip, this.moments),
       this.events.element,
+      this.state.element,
       panel('Reconnect tokens', 'tokens', this.tokens),
       panel('Audit trail', 'audit', this.audit),
     ];
@@ -95,6 +100,7 @@ class SessionPage {
     const active = record.status === 'active';
     if (active && first) void this.events.begin();
     this.tell(record);
+    if (active) await this.events.askMessages();
     const health = active ? await api.health(this.id).catch(gone) : null;
     this.gauge.show(health, record);
     const trace = [record.status, record.attached, record.generation, record.reconnect_count].join();
@@ -109,7 +115,9 @@ class SessionPage {
     const [timeline, { records }] = await Promise.all([api.timeline(this.id), api.audit(this.id)]);
     const told = entries(timeline.moments, records, timeline.since);
     this.strip.replaceChildren(...[strip(told)].filter((drawn) => drawn !== null));
-    this.moments.replaceChildren(told.length ? list(told) : nothing('Nothing since the server was started.'));
+    const text = JSON.stringify(told);
+    if (text !== this.told) this.moments.replaceChildren(told.length ? list(told) : nothing('Nothing is known of it.'));
+    this.told = text; // who reads in it, or has marked something, is not disturbed
     this.tokens.replaceChildren(tokens(timeline.tokens));
     this.audit.replaceChildren(audit(records));
   }
@@ -205,10 +213,11 @@ class SessionPage {
   /** @param {unknown} error */
   failed(error) {
     if (!(error instanceof api.Refused) || error.isAboutKey || error.status === 0) return this.scene.failed(error);
-    const unknown = error.status === 404;
-    const sentence = unknown ? 'There is no such session, or it is not yours to see.' : error.message;
-    this.said.replaceChildren(h('p', { class: 'note bad' }, sentence));
+    const unknown = error.status === 404 || error.status === 400; // what can be no id is that of no session
     if (unknown) this.over();
+    if (unknown && !this.record) return this.element.replaceWith(nobody(this.id));
+    const sentence = unknown ? 'This session is not known any more.' : error.message;
+    this.said.replaceChildren(h('p', { class: 'note bad' }, sentence));
   }
 
   close() {
@@ -216,6 +225,22 @@ class SessionPage {
     this.events.close();
   }
 }
+
+/** The page of a session that there is not. @param {string} id */
+const nobody = (id) =>
+  h(
+    'section',
+    { class: 'card nobody', 'aria-labelledby': 'nobody-title' },
+    h('h1', { id: 'nobody-title' }, 'Unknown session'),
+    h('p', { class: 'mono' }, id),
+    h(
+      'p',
+      {},
+      'There is no such session, or it is not yours to see. The id may be mistyped, or the session ended so long ago ',
+      'that it is forgotten.',
+    ),
+    h('p', {}, h('a', { href: '#/sessions' }, '← All sessions')),
+  );
 
 /** It has ended in between; the next record says so. @param {unknown} error */
 function gone(error) {

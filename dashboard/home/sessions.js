@@ -169,7 +169,11 @@ class Sessions {
     const sought = this.text.trim();
     say(this.status, `${several(found.found, 'session')}${sought ? ` with “${sought}”` : ''}`);
     this.empty.hidden = found.found > 0;
-    say(this.empty, all === 0 && !sought ? 'No sessions yet. Open the playground to make one.' : 'Nothing found.');
+    const none = all === 0 && !sought;
+    if (none !== (this.empty.childElementCount > 0) || this.empty.textContent === '') {
+      const play = () => h('a', { href: '/play' }, 'Open the playground');
+      this.empty.replaceChildren(...(none ? ['No sessions yet. ', play(), ' to make one.'] : ['Nothing found.']));
+    }
     this.rows.resize(found.found);
   }
 

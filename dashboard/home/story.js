@@ -1,5 +1,5 @@
-// What happened to a session, told once from two sources: the server's memory, which knows comings and goings
-// since it was started, and the audit trail, which has every attempt to come back and outlives it. Pure: what is
+// What happened to a session, told once from two sources: the server's timeline of comings and goings, and
+// the audit trail, which has every attempt to come back and reaches further back. Pure: what is
 // drawn of it is in `timeline.js`.
 
 import { several, span } from './words.js';
@@ -8,8 +8,8 @@ import { several, span } from './words.js';
 /** @typedef {import('./api.js').AuditRecord} AuditRecord */
 
 /**
- * @typedef {{ at: number, kind: 'made'|'attached'|'resumed'|'parked'|'refused'|'ended', title: string,
- *   generation: number|null, details: string[], gap: boolean }} Entry
+ * @typedef {{ at: number, kind: 'made'|'attached'|'resumed'|'parked'|'died'|'refused'|'ended', title: string,
+ *   generation: number|null, details: string[], gap: boolean, lines?: string[] }} Entry
  */
 
 /** All that is known, oldest first. An attempt that the moments tell of too is told once.
@@ -30,7 +30,7 @@ function fold(moments) {
   for (const moment of moments) {
     const last = entries.at(-1);
     if (moment.what === 'resumed' && last?.kind === 'attached') resume(last, moment);
-    else entries.push(entry(moment, last));
+    else entries.push(entry(moment, entries.findLast(({ kind }) => kind !== 'died')));
   }
   return entries;
 }
@@ -51,7 +51,7 @@ function resume(entry, moment) {
     );
 }
 
-/** @param {Moment} moment @param {Entry|undefined} last @returns {Entry} */
+/** @param {Moment} moment @param {Entry|undefined} last the last coming or going @returns {Entry} */
 function entry(moment, last) {
   const at = Date.parse(moment.at);
   const base = { at, generation: moment.generation || null, details: /** @type {string[]} */ ([]), gap: false };
@@ -74,6 +74,8 @@ function entry(moment, last) {
       return { ...base, kind: 'parked', title: 'Parked' };
     case 'parked_by_restart':
       return { ...base, kind: 'parked', title: 'Parked', details: ['the server was restarted'] };
+    case 'agent_died':
+      return { ...base, kind: 'died', title: 'Agent died', details: died(moment), lines: moment.stderr ?? [] };
     case 'closed':
       return { ...base, kind: 'ended', title: 'Ended' };
     case 'expired':
@@ -83,6 +85,12 @@ function entry(moment, last) {
   }
 }
 
+/** @param {Moment} moment */
+const died = ({ status, stderr }) => [
+  ...(status ? [status] : []),
+  ...(stderr === null ? ['its last words are shown to keys with admin rights'] : []),
+];
+
 /** @param {AuditRecord} record @returns {Entry} */
 function attempt(record) {
   const over = `over ${record.transport}`;
@@ -91,7 +99,7 @@ function attempt(record) {
     return { ...base, kind: 'made', title: 'Renewed by a token', details: [over] };
   }
   if (record.success)
-    return { ...base, kind: 'resumed', title: 'Came back', details: [over, 'before the server was started'] };
+    return { ...base, kind: 'resumed', title: 'Came back', details: [over, 'before the timeline begins'] };
   return { ...base, kind: 'refused', title: 'Refused', details: [record.reason, over] };
 }
 

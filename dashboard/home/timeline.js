@@ -10,7 +10,7 @@ import { moment, serverNow, several } from './words.js';
 export function list(entries) {
   const items = entries
     .toReversed()
-    .map(({ at, kind, title, generation, details, gap }) =>
+    .map(({ at, kind, title, generation, details, gap, lines = [] }) =>
       h(
         'li',
         { class: `${kind}${gap ? ' gap' : ''}` },
@@ -22,11 +22,16 @@ export function list(entries) {
           h('b', {}, title),
           generation ? h('span', { class: 'generation' }, `generation ${generation}`) : null,
           details.length ? ` ${details.join(', ')}` : null,
+          lines.length ? lastWords(lines) : null,
         ),
       ),
     );
   return h('ol', { class: 'moments' }, ...items);
 }
+
+/** What a dead agent wrote to standard error. @param {string[]} lines */
+const lastWords = (lines) =>
+  h('pre', { class: 'words', tabindex: 0, role: 'group', 'aria-label': 'Its last words' }, lines.join('\n'));
 
 const [WIDTH, HEIGHT] = [1000, 34];
 
@@ -39,9 +44,9 @@ export function strip(entries) {
   const spans = stays(entries, to).map(([begin, end]) =>
     s('rect', { class: 'stay', x: x(begin), y: 9, width: Math.max(2, x(end) - x(begin)), height: 16, rx: 2 }),
   );
-  const marks = entries.filter((entry) => entry.kind === 'refused' || entry.gap);
+  const marks = entries.filter((entry) => ['refused', 'died'].includes(entry.kind) || entry.gap);
   const drawn = marks.map((entry) =>
-    s('rect', { class: entry.gap ? 'lost' : 'no', x: x(entry.at) - 1.5, y: 3, width: 3, height: 28 }),
+    s('rect', { class: entry.kind === 'refused' ? 'no' : 'lost', x: x(entry.at) - 1.5, y: 3, width: 3, height: 28 }),
   );
   const label = `Attached ${several(spans.length, 'time')} between ${moment(from)} and ${moment(to)}`;
   const picture = s(

@@ -126,6 +126,24 @@ describe('story', () => {
     assert.deepEqual(stays(told, 3000), [[1000, 3000]]);
   });
 
+  it('tells of an agent’s death, and of who is there as if there had been none', () => {
+    const moments = [
+      moment(1, 'attached', 1),
+      moment(2, 'agent_died', 1, { status: 'exit status: 1', stderr: ['a', 'b'] }),
+      moment(3, 'attached', 2),
+      moment(4, 'agent_died', 2, { status: 'signal: 9 (SIGKILL)', stderr: null }),
+    ];
+    const told = entries(moments, [], at(0));
+    assert.deepEqual(lines(told), [
+      'Attached',
+      'Agent died, exit status: 1',
+      'Taken over',
+      'Agent died, signal: 9 (SIGKILL), its last words are shown to keys with admin rights',
+    ]);
+    assert.deepEqual(told.map((entry) => entry.lines ?? null), [null, ['a', 'b'], null, []]);
+    assert.deepEqual(stays(told, 5000), [[1000, 5000]]);
+  });
+
   it('takes from the audit trail what the server’s memory does not have', () => {
     const audit = [
       attempt(30, 'token_reused', 'http'),
@@ -135,7 +153,7 @@ describe('story', () => {
     ];
     const told = entries([moment(20, 'parked_by_restart', 1), moment(21, 'attached', 2)], audit, at(20));
     assert.deepEqual(lines(told), [
-      'Came back, over websocket, before the server was started',
+      'Came back, over websocket, before the timeline begins',
       'Parked, the server was restarted',
       'Attached',
       'Renewed by a token, over http',

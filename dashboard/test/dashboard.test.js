@@ -5,29 +5,10 @@ import { after, before, describe, it } from 'node:test';
 
 import { afterwards } from './support/afterwards.js';
 import { launch, openTab } from './support/browser.js';
-import { attach, Backend } from './support/people.js';
+import { attach, Backend, becomes, column } from './support/people.js';
 import { Server } from './support/server.js';
 
 /** @typedef {import('playwright-core').Page} Page */
-
-/** What is in the rows of a table, as text. @param {Page} page @param {string} name @param {string} cell */
-const column = (page, name, cell) =>
-  page.getByRole('table', { name }).locator(`.rows .row:not([hidden]) .${cell}`).allTextContents();
-
-/** Waits until something is so. @template T @param {() => Promise<T>} read @param {T} expected */
-async function becomes(read, expected) {
-  let seen;
-  for (const deadline = Date.now() + 15_000; Date.now() < deadline;) {
-    seen = await read();
-    try {
-      assert.deepEqual(seen, expected);
-      return;
-    } catch {
-      await new Promise((resolve) => setTimeout(resolve, 50));
-    }
-  }
-  assert.deepEqual(seen, expected);
-}
 
 describe('the dashboard', { timeout: 240_000 }, () => {
   /** @type {Server} */
@@ -149,7 +130,7 @@ describe('the dashboard', { timeout: 240_000 }, () => {
     const meter = page.getByRole('meter', { name: 'Buffer' });
     await becomes(() => meter.getAttribute('aria-valuenow'), '15');
     await page.getByRole('button', { name: '3', exact: true }).click();
-    const whole = JSON.parse((await page.getByRole('group', { name: 'The event, whole' }).textContent()) ?? '');
+    const whole = JSON.parse((await page.getByRole('group', { name: 'The entry, whole' }).textContent()) ?? '');
     assert.deepEqual([whole.seq, whole.content], [3, '<img src=x onerror=alert(1)>']);
     assert.equal(await page.locator('main img').count(), 0);
     await backend.publish(id, 1);
@@ -223,12 +204,19 @@ describe('the dashboard', { timeout: 240_000 }, () => {
 
   it('says so if there is no such session', async (t) => {
     const page = await open(t, '#/sessions/sess_nobody', { tolerate: /404/ });
-    await page.getByText('There is no such session').waitFor();
+    await page.getByRole('heading', { level: 1, name: 'Unknown session' }).waitFor();
+    await page.getByText('sess_nobody', { exact: true }).waitFor();
+    for (const part of ['Record', 'Timeline', 'Messages and events', 'State']) {
+      assert.equal(await page.getByRole('heading', { name: part, exact: true }).count(), 0, part);
+    }
+    await page.getByRole('link', { name: '← All sessions' }).click();
+    await page.getByRole('searchbox', { name: 'Search sessions' }).waitFor();
   });
 
   it('takes an address that is none for that of a session nobody has', async (t) => {
     const page = await open(t, '#/sessions/%', { tolerate: /40[04]/ });
-    await page.getByRole('heading', { name: '%' }).waitFor();
+    await page.getByRole('heading', { level: 1, name: 'Unknown session' }).waitFor();
+    await page.getByText('%', { exact: true }).waitFor();
   });
 
   it('plots what happens', async (t) => {
@@ -244,6 +232,19 @@ describe('the dashboard', { timeout: 240_000 }, () => {
     await page.getByRole('button', { name: '1 h' }).click();
     await page.getByRole('link', { name: /attached/ }).click();
     await becomes(async () => new Set(await column(page, 'Sessions', 'state')), new Set(['attached']));
+  });
+
+  it('says what to do while there are no sessions', async (t) => {
+    const own = await Server.start([]);
+    afterwards(t, () => own.end());
+    const page = await openTab(t, browser);
+    await page.goto(own.http);
+    const hint = page.getByRole('region', { name: 'No sessions yet' });
+    await hint.getByText("rejoin --agent 'python3 my_agent.py'").waitFor();
+    await hint.getByText('rejoin --mcp').waitFor();
+    assert.equal(await hint.getByRole('link', { name: 'open the playground' }).getAttribute('href'), '/play');
+    await new Backend(own).make();
+    await hint.waitFor({ state: 'hidden' });
   });
 
   it('says that the server does not answer, and goes on when it does', async (t) => {

@@ -75,6 +75,32 @@ describe('the examples', { timeout: 240_000, concurrency: 3 }, () => {
     });
   }
 
+  it('html, closed while an answer of 20,000 tokens is told, shows all of it when it is opened again, and reloaded', async (t) => {
+    const server = await forThis(t, Server.start(['--agent', talker(t)]));
+    const files = await forThis(t, serve(repository));
+    const url = `${files.url}/examples/html/?server=${encodeURIComponent(server.url)}`;
+    const page = await openTab(t, browser, { network: true });
+    await page.goto(url);
+    await page.getByText('Status: connected').waitFor();
+    const session = await page.evaluate(() => JSON.parse(localStorage['rejoin-html-example']).session_id);
+    await page.goto('about:blank'); // the page is gone before anything is said
+    const api = `${server.url.replace('ws', 'http').replace(/\/ws$/, '')}/api/sessions/${session}`;
+    const body = JSON.stringify({ content: '20000', message_id: 'm1' });
+    const sent = await fetch(`${api}/messages`, { method: 'POST', headers: { 'content-type': 'application/json' }, body });
+    assert.equal(sent.status, 200);
+    for (let newest = 0; newest < 20_000; await new Promise((resolve) => setTimeout(resolve, 200))) {
+      newest = (await (await fetch(`${api}/health`)).json()).newest_event_seq ?? 0;
+    }
+    const whole = Array.from({ length: 20_000 }, (_, index) => `t${index + 1} `).join('');
+    await page.goto(url);
+    for (let load = 0; load < 2; load += 1) {
+      await page.locator('#answers p').filter({ hasText: 't20000 ' }).waitFor({ timeout: 60_000 });
+      assert.equal(await page.locator('#answers p').textContent(), whole);
+      await page.locator('#answers strong').filter({ hasText: '20000' }).waitFor();
+      await page.reload();
+    }
+  });
+
   it('react', async (t) => {
     const directory = join(repository, 'examples/react');
     await run('npm', ['run', '--silent', 'build'], { cwd: directory });

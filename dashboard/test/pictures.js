@@ -1,5 +1,5 @@
-// Makes the pictures of the dashboard in docs/images, after some minutes of clients that come and go. With a directory,
-// pictures of everything are put there to look at, also as on a phone: node pictures.js <directory>
+// Makes the pictures of the dashboard in docs/images, after some minutes of clients that come and go. Pictures of every
+// page to look at are made by `gallery.js`.
 
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -9,8 +9,7 @@ import { launch } from './support/browser.js';
 import { attach, Backend } from './support/people.js';
 import { Server } from './support/server.js';
 
-const given = process.argv[2];
-const directory = given ?? fileURLToPath(new URL('../../docs/images/', import.meta.url));
+const directory = fileURLToPath(new URL('../../docs/images/', import.meta.url));
 mkdirSync(directory, { recursive: true });
 
 /** How many seconds clients come and go. */
@@ -56,6 +55,12 @@ for (const until = Date.now() + 1000 * DURATION; Date.now() < until;) {
 }
 await away(client, 3, 80);
 await present(client.id, 'none');
+const ask = () =>
+  backend.call('POST', `/api/sessions/${client.id}/messages`, { content: 'What becomes of this question?' });
+await ask();
+await rest(1);
+await backend.call('POST', `/api/sessions/${client.id}/restart`);
+await rest(8); // for the successor to answer it
 
 /** Somebody tries a token. @param {string} id @param {string} token */
 function present(id, token) {
@@ -65,26 +70,20 @@ function present(id, token) {
 const views = [
   ['overview', '#/'],
   ['session', `#/sessions/${client.id}`],
-  ['sessions', '#/sessions'],
 ];
-const sizes = /** @type {const} */ ([
-  ['', 1280, 800],
-  ['-phone', 375, 720],
-]);
 for (const colorScheme of /** @type {const} */ (['light', 'dark'])) {
-  for (const [size, width, height] of given ? sizes : sizes.slice(0, 1)) {
-    const phone = size ? { hasTouch: true, isMobile: true, deviceScaleFactor: 2 } : {};
-    const page = await browser.newPage({ viewport: { width, height }, colorScheme, ...phone });
-    for (const [name, hash] of given ? views : views.slice(0, 2)) {
-      await page.goto('about:blank');
-      await page.goto(`${server.http}/${hash}`);
-      await page.waitForTimeout(2500);
-      const path = join(directory, `dashboard-${name}${size}-${colorScheme}.png`);
-      await page.screenshot({ path, fullPage: name !== 'sessions', animations: 'disabled' });
-      console.log(path);
-    }
-    await page.close();
+  const page = await browser.newPage({ viewport: { width: 1280, height: 800 }, colorScheme });
+  for (const [name, hash] of views) {
+    await page.goto('about:blank');
+    await page.goto(`${server.http}/${hash}`);
+    await page.waitForTimeout(2500);
+    if (name === 'session') await ask();
+    await page.waitForTimeout(2000); // so that the question is seen, with the beginning of its answer
+    const path = join(directory, `dashboard-${name}-${colorScheme}.png`);
+    await page.screenshot({ path, fullPage: true, animations: 'disabled' });
+    console.log(path);
   }
+  await page.close();
 }
 for (const end of ends) await end();
 await browser.close();

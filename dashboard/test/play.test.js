@@ -271,7 +271,7 @@ describe('the playground and its server', { timeout: 300_000, concurrency: 5 }, 
 
   it('the agent of the documentation answers, and the page has nothing to say against it', async (t) => {
     const protocol = readFileSync(new URL('../../docs/protocol.md', import.meta.url), 'utf8');
-    const script = protocol.match(/A child that answers:\n\n```python\n(.*?)```/s)?.[1] ?? assert.fail('no agent');
+    const script = protocol.match(/```python save=answer\.py\n(.*?)```/s)?.[1] ?? assert.fail('no agent');
     const directory = mkdtempSync(join(tmpdir(), 'rejoin-docs-agent-'));
     t.after(() => rmSync(directory, { recursive: true, force: true }));
     writeFileSync(join(directory, 'agent.py'), script);

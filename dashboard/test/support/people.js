@@ -1,5 +1,6 @@
 // Those whom the dashboard watches: a backend that makes sessions and publishes, and a client in a tab of its own.
 
+import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -74,6 +75,25 @@ export async function attach(t, browser, server) {
   const lost = () =>
     page.waitForFunction(() => /** @type {any} */ (globalThis).session.status.state !== 'connected');
   return { id, offline: (off) => context.setOffline(off), lost };
+}
+
+/** What is in the rows of a table, as text. @param {import('playwright-core').Page} page @param {string} name @param {string} cell */
+export const column = (page, name, cell) =>
+  page.getByRole('table', { name }).locator(`.rows .row:not([hidden]) .${cell}`).allTextContents();
+
+/** Waits until something is so. @template T @param {() => Promise<T>} read @param {T} expected */
+export async function becomes(read, expected) {
+  let seen;
+  for (const deadline = Date.now() + 15_000; Date.now() < deadline;) {
+    seen = await read();
+    try {
+      assert.deepEqual(seen, expected);
+      return;
+    } catch {
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  }
+  assert.deepEqual(seen, expected);
 }
 
 /** Keys by name: `root` is an administrator, `ann` and `bob` are not. */

@@ -17,7 +17,7 @@ it(
   async (t) => {
     const server = await Server.start([]);
     t.after(() => server.end());
-    const [, code] = readFileSync(join(home, 'README.md'), 'utf8').match(/```js\n(.*?)```/s);
+    const [, code] = readFileSync(join(home, 'README.md'), 'utf8').match(/```js [^\n]*\n(.*?)```/s);
     const program = code
       .replace('ws://127.0.0.1:8181/ws', server.url)
       .replace("'session.json'", JSON.stringify(join(server.directory, 'session.json')));
