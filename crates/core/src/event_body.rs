@@ -2,7 +2,7 @@
 //! metadata last, in one line, everything else as its producer wrote it. Delivery joins the rest of the
 //! envelope on without parsing, so bytes in any other form would give every client broken frames for good.
 //!
-//! [`EventBody`] is the only way into a [`Publication`](crate::session::Publication), and each of its
+//! [`EventBody`] is the only way into a [`Publication`](crate::worker::Publication), and each of its
 //! constructors checks the form or makes it.
 
 use std::borrow::Cow;
@@ -31,7 +31,7 @@ use crate::position::InSeq;
 /// Bytes that nobody has checked are none, and can't be published:
 ///
 /// ```compile_fail,E0277
-/// use rejoin_core::session::Publication;
+/// use rejoin_core::worker::Publication;
 ///
 /// Publication { events: vec![b"hello".to_vec().into()], ..Publication::default() };
 /// ```

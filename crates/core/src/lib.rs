@@ -15,9 +15,10 @@
 //! | [`event_body`] | the one form in which events are stored |
 //! | [`record`] | what is remembered of a session besides its logs |
 //! | [`state`] | the whole of a session and the only places where it changes |
-//! | [`lifetime`] | how long a session without a client is kept |
+//! | [`lifetime`], [`settings`] | how long a session without a client is kept, and all else that can be set |
 //! | [`resume`] | the one pure decision of a reconnect |
-//! | [`session`] | the state machine of a live session: what happened → what to do |
+//! | [`reader`] | one reader of an out log, a client or an observer: what happened → what to do |
+//! | [`worker`] | the same for the side of the agent |
 //! | [`client`] | the same for the client's side |
 //! | [`identity`] | which store a session belongs to |
 //! | [`token`], [`keys`], [`seal`], [`concealed`] | reconnect tokens, the key ring, sealed state, secrets that wait in a log |
@@ -46,10 +47,11 @@ pub mod reader;
 pub mod record;
 pub mod resume;
 pub mod seal;
-pub mod session;
+pub mod settings;
 pub mod state;
 pub mod time;
 pub mod token;
+pub mod worker;
 
 pub use event_body::EventBody;
 pub use ids::{AttachmentId, EventId, LogId, MessageId, Principal, ProcessId, SessionId};

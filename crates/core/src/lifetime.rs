@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::position::Generation;
 use crate::record::Record;
 use crate::time::Timestamp;
 
@@ -54,6 +55,11 @@ impl Default for Lifetime {
 }
 
 impl Lifetime {
+    /// Keeps every session without a client for so long.
+    pub const fn keeping(session_ttl: Duration) -> Self {
+        Self { on_disconnect: OnDisconnect::Ttl, disconnect_ttl: None, session_ttl }
+    }
+
     /// How long a parked session without work is kept.
     pub fn idle_ttl(&self) -> Duration {
         let ttl = match self.on_disconnect {
@@ -73,6 +79,14 @@ impl Lifetime {
             }
             OnDisconnect::Ttl | OnDisconnect::WhilePending => self.keep_for_idle(now, now),
         }
+    }
+
+    /// The agent has just finished all its work: nothing is done about a session with a client, nor about one that
+    /// nobody has attached to yet, which waits as long as it was made to.
+    pub fn after_work(&self, record: &Record, now: Timestamp) -> Option<Verdict> {
+        let was_left = record.attached.is_none() && record.generation > Generation::ZERO;
+        let is_done = record.is_active() && !record.has_work();
+        (was_left && is_done).then(|| self.on_work_done(record, now))
     }
 
     /// The agent has just finished all its work, and no client is there. One that comes for the

@@ -6,12 +6,11 @@
 //! the message was accepted. A client must hear of that first: a page that knows more entries than the client
 //! was told of waits while one of its own messages is unanswered.
 
-use super::{Reader, ReaderOutput};
+use super::{Reader, ReaderOutput, Tell};
 use crate::page::{Page, StoredEvent};
 use crate::position::{InSeq, Seq, SeqRange};
 use crate::record::Record;
 use crate::resume::{self, Gap};
-use crate::session::Tell;
 use crate::time::Timestamp;
 
 /// How far a reader has been sent.

@@ -13,15 +13,19 @@
 //! | `mod.rs` | what goes in and out, and what the session's record means for the reader |
 //! | `delivery.rs` | cursor, replay, gaps, and which events wait for an answer that must come first |
 //! | `signs_of_life.rs` | heartbeats, and the state that is sent by itself |
+//! | `tell.rs` | what a client is told |
 //!
 //! Everything that ends a reader is in the record: a higher generation supersedes it, a status ends it. So it
 //! can't miss either, however many changes one look at the record stands for.
 
 mod delivery;
 mod signs_of_life;
+mod tell;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+
+pub use tell::{Confirmed, LeaveReason, Tell};
 
 use self::delivery::Delivery;
 use self::signs_of_life::{SignsOfLife, StateExport};
@@ -30,7 +34,7 @@ use crate::page::Page;
 use crate::position::{Generation, InSeq, Seq};
 use crate::record::{Ending, Record, Status};
 use crate::resume::{self, Asked, Resume};
-use crate::session::{Confirmed, LeaveReason, Settings, Tell};
+use crate::settings::Settings;
 use crate::state::{Ack, Attached};
 use crate::time::Timestamp;
 
@@ -62,6 +66,8 @@ pub enum ReaderInput {
     Posted,
     /// A message of the client was answered, and the client was told: under this number, if it was entered.
     Answered(Option<InSeq>),
+    /// The state that a [`Tell::Checkpoint`] asked for is the one that the client was sent last: it was not sent.
+    StateUnchanged,
     /// The client asked for the session's end and wants to stay connected.
     EndsItself,
     /// A frame came from the client.
@@ -181,6 +187,7 @@ impl Reader {
             ReaderInput::Ack { seq, resend } => self.on_ack(seq, resend, now),
             ReaderInput::Posted => self.delivery.unanswered += 1,
             ReaderInput::Answered(in_seq) => self.on_answered(in_seq, now),
+            ReaderInput::StateUnchanged => self.export.was_not_sent(),
             ReaderInput::EndsItself => self.ends_itself = true,
             ReaderInput::Heard => self.on_heard(now),
             ReaderInput::Pong => self.on_pong(now),
@@ -216,7 +223,7 @@ impl Reader {
 
     /// Tells the client that it is attached, and where it goes on.
     fn confirm(&mut self, attached: Attached, asked: Option<Asked>, now: Timestamp) {
-        let Attached { record, token, superseded: _ } = attached;
+        let Attached { record, token, was_seen, superseded: _ } = attached;
         let resumed = asked.is_some();
         let (after, gap) = match resume::decide(&record, &asked.unwrap_or_default(), now) {
             Resume::UpToDate => (record.head, None),
@@ -228,8 +235,9 @@ impl Reader {
         let (head, replay_from) = (record.head, after.next());
         let confirmed = Confirmed { resumed, record, replay_from, gap, token };
         self.tell(Tell::Confirmed(Box::new(confirmed)));
-        if let Some(gap) = gap {
-            self.tell_gap(gap);
+        match gap {
+            Some(gap) => self.tell_gap(gap),
+            None => self.export.is_due_to_who_saw(was_seen),
         }
         if resumed {
             self.delivery.start_replay(after, head);
@@ -248,8 +256,10 @@ impl Reader {
         if let Status::Ended { ending, .. } = &record.status {
             return self.ends(ending);
         }
-        if self.generation.is_some_and(|mine| record.generation > mine) {
-            return self.is_superseded();
+        match self.generation {
+            Some(mine) if record.generation > mine => return self.is_superseded(),
+            Some(_) if record.attached.is_none() => return self.is_cut(),
+            Some(_) | None => {}
         }
         let acked = self.record.acked.max(record.acked); // one may be on its way to the store
         self.record = Record { acked, ..record.clone() };
@@ -274,6 +284,12 @@ impl Reader {
     fn is_superseded(&mut self) -> bool {
         self.tell(Tell::Superseded);
         self.leave(LeaveReason::Closed(CloseCode::Superseded));
+        false
+    }
+
+    /// The session was parked under it.
+    fn is_cut(&mut self) -> bool {
+        self.leave(LeaveReason::Cut);
         false
     }
 

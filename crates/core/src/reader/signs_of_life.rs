@@ -7,10 +7,10 @@
 //! | inactivity | so is one that sends nothing but pongs, if that is wanted |
 //! | export | a changed state that waited for the interval to end is sent |
 
-use super::{Reader, ReaderOutput};
+use super::{LeaveReason, Reader, ReaderOutput, Tell};
 use crate::codes::CloseCode;
 use crate::record::{Record, SnapshotMark};
-use crate::session::{LeaveReason, Settings, Tell};
+use crate::settings::Settings;
 use crate::time::Timestamp;
 
 /// When a client was last heard of and must be again.
@@ -33,12 +33,24 @@ pub(super) struct StateExport {
     /// The last state that was seen in the record.
     seen: Option<SnapshotMark>,
     last: Option<Timestamp>,
+    /// When the one before that was sent.
+    before: Option<Timestamp>,
     waits: bool,
 }
 
 impl StateExport {
     pub(super) fn of(record: &Record) -> Self {
-        Self { seen: record.snapshot, last: None, waits: false }
+        Self { seen: record.snapshot, last: None, before: None, waits: false }
+    }
+
+    /// A client that was last seen then is sent what was stored since.
+    pub(super) fn is_due_to_who_saw(&mut self, was_seen: Timestamp) {
+        self.waits = self.seen.is_some_and(|mark| mark.at >= was_seen);
+    }
+
+    /// The last one was not sent after all.
+    pub(super) fn was_not_sent(&mut self) {
+        self.last = self.before;
     }
 }
 
@@ -136,7 +148,7 @@ impl Reader {
 
     fn export_if_due(&mut self, now: Timestamp) {
         if !self.is_over && self.export_due().is_some_and(|at| at <= now) {
-            (self.export.waits, self.export.last) = (false, Some(now));
+            (self.export.waits, self.export.before) = (false, self.export.last.replace(now));
             self.tell(Tell::Checkpoint);
         }
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::{OverBound, SessionState, TokenFault, TokenUse, UsedToken};
 use crate::attempt::Attempt;
 use crate::ids::Principal;
+use crate::lifetime::{Lifetime, Verdict};
 use crate::limits;
 use crate::log::{Entry, EntryKind, MessageDigest, Remembered};
 use crate::position::{Generation, InSeq, Seq};
@@ -47,6 +48,8 @@ pub struct Attached {
     pub superseded: bool,
     /// What became of the token it brought.
     pub token: Option<UsedToken>,
+    /// When its client was last known to be there before this.
+    pub was_seen: Timestamp,
 }
 
 /// Why a client can't attach.
@@ -71,8 +74,9 @@ pub enum AttachRefused {
 pub struct Detach {
     /// The generation that has gone.
     pub generation: Generation,
-    /// How long the session is kept for it.
-    pub keep_for: Duration,
+    /// What decides how long the session is kept for it. Decided where the session is changed: whether work is under
+    /// way must not change in between.
+    pub lifetime: Lifetime,
     /// Now.
     pub now: Timestamp,
 }
@@ -199,17 +203,25 @@ impl<B> SessionState<B> {
         let generation = self.vitals.generation.next();
         self.vitals.generation = generation;
         self.vitals.attached = Some(attach.transport);
+        let was_seen = self.last_seen();
         self.see(attach.now);
-        Ok(Attached { record: self.record(), superseded, token })
+        Ok(Attached { record: self.record(), superseded, token, was_seen })
     }
 
-    /// Applies a [`Detach`].
-    pub fn detach(&mut self, detach: &Detach) -> Result<(), Stale> {
-        self.check_generation(detach.generation)?;
-        self.vitals.attached = None;
-        self.see(detach.now);
-        self.vitals.expires_at = detach.now + detach.keep_for;
-        Ok(())
+    /// Applies a [`Detach`]; says what becomes of the session, or nothing if it was parked already.
+    pub fn detach(&mut self, detach: &Detach) -> Result<Option<Verdict>, Stale> {
+        let Detach { generation, lifetime, now } = *detach;
+        self.check_generation(generation)?;
+        if self.vitals.attached.take().is_none() {
+            return Ok(None);
+        }
+        self.see(now);
+        let verdict = lifetime.on_detach(&self.record(), now);
+        self.vitals.expires_at = match verdict {
+            Verdict::End => now + limits::END_FOLLOWS,
+            Verdict::KeepUntil(until) => until,
+        };
+        Ok(Some(verdict))
     }
 
     /// Applies an [`Ack`].

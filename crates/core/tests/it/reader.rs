@@ -7,9 +7,9 @@ use crate::common::live::{page, tell_in_words};
 use crate::common::*;
 use rejoin_core::codes::CloseCode;
 use rejoin_core::limits::LogBounds;
-use rejoin_core::reader::{Reader, ReaderInput, ReaderOutput};
+use rejoin_core::reader::{LeaveReason, Reader, ReaderInput, ReaderOutput};
 use rejoin_core::resume::Asked;
-use rejoin_core::session::{LeaveReason, Settings};
+use rejoin_core::settings::Settings;
 use rejoin_core::{InSeq, Timestamp};
 
 /// A reader and the session that it reads.
@@ -45,7 +45,7 @@ impl Reading {
                 ReaderOutput::Tell(tell) => tell_in_words(tell),
                 ReaderOutput::HeartbeatMissed => "heartbeat missed".to_owned(),
                 ReaderOutput::Leave(LeaveReason::Closed(code)) => format!("leaves {code:?}"),
-                ReaderOutput::Leave(LeaveReason::Refused) => "leaves".to_owned(),
+                ReaderOutput::Leave(LeaveReason::Cut) => "is cut".to_owned(),
             };
             self.heard.push(said);
         }

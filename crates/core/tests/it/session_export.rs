@@ -3,7 +3,8 @@
 use crate::common::live::*;
 use crate::common::*;
 use rejoin_core::log::MessageDigest;
-use rejoin_core::session::{Publication, Settings};
+use rejoin_core::settings::Settings;
+use rejoin_core::worker::Publication;
 
 fn once_a_minute() -> Settings {
     let heartbeat_interval = HOUR;
@@ -49,7 +50,7 @@ fn changes_within_the_interval_are_sent_as_one_when_it_ends() {
     checkpoint(&mut live, "third");
     live.wait(SECOND * 49);
     assert!(live.heard_by("A").is_empty());
-    assert_eq!(live.session().next_deadline(), Some(at(60)));
+    assert_eq!(live.next_deadline(), Some(at(60)));
     live.wait(SECOND);
     assert_eq!(live.heard_by("A"), ["checkpoint"]);
     live.wait(MINUTE * 5);
@@ -127,7 +128,7 @@ fn a_change_that_nobody_was_there_for_is_sent_to_the_client_that_comes_back() {
     let mut live = attached();
     live.leaves(A);
     checkpoint(&mut live, "while away");
-    assert_eq!(live.session().next_deadline(), None, "nobody waits for it");
+    assert_eq!(live.next_deadline(), None, "nobody waits for it");
     live.comes_back(B, 0);
     live.wait(SECOND);
     let heard = live.heard_by("B");

@@ -1,10 +1,8 @@
 //! How a client that is gone is noticed, and what counts as a sign of life.
 
-use std::time::Duration;
-
 use crate::common::live::*;
 use crate::common::*;
-use rejoin_core::session::Settings;
+use rejoin_core::settings::Settings;
 
 /// A heartbeat every ten seconds; two may go unanswered.
 fn patient() -> Settings {
@@ -56,7 +54,7 @@ fn a_client_that_let_two_heartbeats_pass_is_closed_and_its_session_parked() {
     assert_eq!(live.heard_by("metrics"), ["heartbeat missed"; 2]);
     assert_eq!(live.heard_by("policy"), ["parked: keep it 86400s"]);
     assert_eq!(live.store.vitals.attached, None);
-    assert_eq!(live.session().next_deadline(), None, "nobody is there to wait for");
+    assert_eq!(live.next_deadline(), None, "nobody is there to wait for");
 }
 
 #[test]
@@ -146,20 +144,9 @@ fn a_client_gets_its_next_token_with_a_heartbeat_after_half_the_life_of_the_last
 fn the_next_deadline_is_the_soonest_of_heartbeat_and_silence() {
     let settings = Settings { heartbeat_timeout: SECOND * 15, ..patient() };
     let mut live = attached(settings);
-    assert_eq!(live.session().next_deadline(), Some(at(10)));
+    assert_eq!(live.next_deadline(), Some(at(10)));
     live.wait(SECOND * 10);
-    assert_eq!(live.session().next_deadline(), Some(at(15)));
+    assert_eq!(live.next_deadline(), Some(at(15)));
     live.speaks(A);
-    assert_eq!(live.session().next_deadline(), Some(at(20)));
-}
-
-#[test]
-fn a_client_whose_attachment_the_store_is_slow_to_confirm_is_parked_if_it_falls_silent() {
-    let mut live = Live::with(patient());
-    live.store_is_slow = true;
-    live.begins(A);
-    live.wait(Duration::from_secs(30));
-    assert_eq!(live.heard_by("A").last().unwrap(), "closed 4001");
-    live.store_answers();
-    assert_eq!(live.store.vitals.attached, None);
+    assert_eq!(live.next_deadline(), Some(at(20)));
 }

@@ -4,7 +4,8 @@
 use crate::common::live::*;
 use crate::common::*;
 use rejoin_core::lifetime::{Lifetime, OnDisconnect};
-use rejoin_core::session::{Covering, Input, Settings};
+use rejoin_core::settings::Settings;
+use rejoin_core::worker::Covering;
 use rejoin_core::state::Attach;
 
 fn settings(on_disconnect: OnDisconnect) -> Settings {
@@ -41,7 +42,7 @@ fn when_the_client_goes_the_session_is_parked_for_as_long_as_the_policy_says() {
         live.later(SECOND).leaves(A);
         assert_eq!(live.heard_by("policy"), [expected]);
         assert_eq!(live.heard_by("store"), ["detach generation 1"]);
-        assert!(live.session().is_idle());
+        assert!(live.is_idle());
     }
 }
 
@@ -50,7 +51,6 @@ fn the_store_keeps_a_parked_session_as_long_as_the_policy_said() {
     let mut live = live(settings(OnDisconnect::Ttl));
     live.later(SECOND).leaves(A);
     assert_eq!(live.store.vitals.expires_at, at(1) + MINUTE * 10);
-    assert_eq!(live.session().record().expires_at, at(1) + MINUTE * 10);
 }
 
 #[test]
@@ -67,12 +67,12 @@ fn work_under_way_keeps_a_session_and_its_end_asks_the_policy_again() {
     live.sends(A, "work");
     live.leaves(A);
     assert_eq!(live.heard_by("policy"), ["parked: keep it 86400s"]);
-    assert!(!live.session().is_idle(), "the agent has something to do");
+    assert!(!live.is_idle(), "the agent has something to do");
     live.later(HOUR).says(&["half of it"]);
     assert!(live.heard_by("policy").is_empty());
     live.publishes(covering(1, saying(&["all of it"])));
     assert_eq!(live.heard_by("policy"), ["work done: end it"]);
-    assert!(live.session().is_idle());
+    assert!(live.is_idle());
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn a_client_that_went_during_a_long_answer_has_the_ttl_to_come_for_it() {
     live.all_heard();
     live.later(HOUR).publishes(covering(1, saying(&["answer"])));
     assert_eq!(live.heard_by("policy"), ["work done: keep it 600s"]);
-    assert_eq!(live.session().record().expires_at, START + HOUR + MINUTE * 10);
+    assert_eq!(live.store.vitals.expires_at, START + HOUR + MINUTE * 10);
 }
 
 #[test]
@@ -136,18 +136,18 @@ fn work_done_in_a_session_that_nobody_has_attached_to_yet_does_not_end_it() {
 #[test]
 fn a_parked_session_has_no_deadline_of_its_own() {
     let mut live = live(Settings::default());
-    assert!(live.session().next_deadline().is_some());
+    assert!(live.next_deadline().is_some());
     live.leaves(A);
-    assert_eq!(live.session().next_deadline(), None);
+    assert_eq!(live.next_deadline(), None);
 }
 
 #[test]
 fn who_ended_the_session_stays_connected() {
     let mut live = live(Settings::default());
-    live.happens(Input::Ended { by: Some(A) });
+    live.ends(Some(A));
     assert_eq!(live.heard_by("A"), ["ended"]);
     assert_eq!(live.heard_by("agent"), ["stop"]);
-    assert!(live.session().is_over());
+    assert!(live.worker.is_over());
 }
 
 #[test]
@@ -159,30 +159,39 @@ fn who_is_about_to_attach_when_the_session_ends_is_refused_once_the_store_has_an
             live.store.end(&ended_by_user(START)).unwrap();
         }
         live.comes_back(B, 0);
-        live.happens(Input::Ended { by: None });
+        live.ends(None);
         assert_eq!(live.heard_by("A"), ["ended", "closed 4101"]);
         assert!(live.heard_by("B").is_empty(), "nobody knows yet what became of it");
-        assert!(!live.session().is_idle(), "somebody waits");
+        assert!(!live.is_idle(), "somebody waits");
         live.store_answers();
-        assert_eq!(live.heard_by("B"), ["refused: the session has ended", "not attached"]);
-        assert!(live.session().is_idle());
+        let expected: &[&str] = match attached_before_the_end {
+            true => &[
+                "confirmed: resumed, generation 2, from 1",
+                "replay complete: nothing",
+                "ended",
+                "closed 4101",
+            ],
+            false => &["refused: the session has ended", "not attached"],
+        };
+        assert_eq!(live.heard_by("B"), expected);
+        assert!(live.is_idle());
     }
 }
 
 #[test]
 fn a_session_that_was_ended_by_nobody_here_closes_everybody() {
     let mut live = live(Settings::default());
-    live.happens(Input::Ended { by: None });
+    live.ends(None);
     assert_eq!(live.heard_by("A"), ["ended", "closed 4101"]);
 }
 
 #[test]
 fn clients_of_a_session_that_goes_on_in_another_are_superseded_and_the_agent_is_stopped() {
     let mut live = live(Settings::default());
-    live.happens(Input::Replaced);
+    live.is_replaced();
     assert_eq!(live.heard_by("A"), ["superseded", "closed 4100"]);
     assert_eq!(live.heard_by("agent"), ["stop"]);
-    assert!(live.session().is_over());
+    assert!(live.worker.is_over());
 }
 
 #[test]
@@ -190,13 +199,14 @@ fn after_the_end_nothing_is_entered_parked_or_asked_for() {
     let mut live = live(ends_without_work());
     live.sends(A, "work");
     live.all_heard();
-    live.happens(Input::Ended { by: Some(A) });
+    live.ends(Some(A));
     live.sends(A, "too late");
     live.leaves(A);
     live.wait(HOUR);
     assert_eq!(live.heard_by("sender"), ["A: refused: the session has ended"]);
-    assert!(live.heard_by("store").is_empty() && live.heard_by("policy").is_empty());
-    assert!(live.session().is_idle(), "what was to be done is to be done no more");
+    assert_eq!(live.heard_by("store"), ["enter too late"]);
+    assert!(live.heard_by("policy").is_empty());
+    assert!(live.is_idle(), "what was to be done is to be done no more");
 }
 
 #[test]
@@ -204,7 +214,7 @@ fn a_session_that_the_store_shows_as_ended_is_over_from_the_start() {
     let mut store = session();
     store.end(&ended_by_user(START)).unwrap();
     let mut live = Live::of(store, Settings::default());
-    assert!(live.session().is_over());
+    assert!(live.worker.is_over());
     live.posted("too late");
     assert_eq!(live.heard_by("sender"), ["http: refused: the session has ended"]);
 }
@@ -212,7 +222,7 @@ fn a_session_that_the_store_shows_as_ended_is_over_from_the_start() {
 #[test]
 fn when_the_server_goes_down_clients_are_told_and_what_is_under_way_goes_on() {
     let mut live = live(Settings::default());
-    live.happens(Input::Drain);
+    live.drains();
     live.says(&["one"]);
     assert_eq!(live.heard_by("A"), ["draining", "live 1"]);
     assert!(live.heard_by("store").iter().all(|line| !line.starts_with("detach")));

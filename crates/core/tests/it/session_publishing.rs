@@ -5,7 +5,8 @@ use crate::common::live::*;
 use crate::common::*;
 use rejoin_core::limits;
 use rejoin_core::log::MessageDigest;
-use rejoin_core::session::{Covering, Publication, Settings};
+use rejoin_core::settings::Settings;
+use rejoin_core::worker::{Covering, Publication};
 
 /// A session with client A, whose agent may speak.
 fn live() -> Live {
@@ -33,13 +34,13 @@ fn appends(live: &mut Live) -> Vec<String> {
 fn nobody_is_told_anything_before_the_store_has_it() {
     let mut live = live_with_append_on_its_way();
     assert!(live.heard_by("A").is_empty() && live.heard_by("producer").is_empty());
-    assert_eq!(live.session().record().head, seq(0));
-    assert!(live.session().awaits_store());
+    assert_eq!(live.worker.record().head, seq(0));
+    assert!(live.worker.awaits_store());
     live.store_is_slow = false;
     live.store_answers();
     assert_eq!(live.heard_by("producer"), ["#1 published 1…1"]);
     assert_eq!(live.heard_by("A"), ["live 1"]);
-    assert!(!live.session().awaits_store());
+    assert!(!live.worker.awaits_store());
 }
 
 #[test]
@@ -108,9 +109,9 @@ fn too_much_on_its_way_is_refused_and_the_rest_goes_on() {
     for _ in 0..limits::WAITING_PUBLICATIONS - 1 {
         live.says(&["waits"]);
     }
-    assert!(live.session().accepts_publication());
+    assert!(live.worker.accepts_publication());
     live.says(&["waits"]);
-    assert!(!live.session().accepts_publication());
+    assert!(!live.worker.accepts_publication());
     live.says(&["too much"]);
     let busy = "#66 refused: 64 appends are on their way; wait for one";
     assert_eq!(live.heard_by("producer"), [busy]);
@@ -118,13 +119,13 @@ fn too_much_on_its_way_is_refused_and_the_rest_goes_on() {
     live.store_answers();
     assert_eq!(live.heard_by("producer").len(), 65);
     assert_eq!(live.store.out.head(), seq(65));
-    assert!(live.session().accepts_publication());
+    assert!(live.worker.accepts_publication());
 }
 
 #[test]
 fn without_the_lease_nothing_is_published() {
     let mut live = Live::new();
-    assert!(!live.session().accepts_publication());
+    assert!(!live.worker.accepts_publication());
     live.says(&["one"]);
     let refused = "#1 refused: this process does not hold the session's lease";
     assert_eq!(live.heard_by("producer"), [refused]);

@@ -5,7 +5,8 @@ use crate::common::live::*;
 use crate::common::*;
 use rejoin_core::limits::LogBounds;
 use rejoin_core::resume::Asked;
-use rejoin_core::session::{Covering, Settings};
+use rejoin_core::settings::Settings;
+use rejoin_core::worker::Covering;
 use rejoin_core::state::{Attach, End, Takeover};
 use rejoin_core::{Epoch, Seq};
 

@@ -3,6 +3,7 @@
 
 use crate::common::*;
 use rejoin_core::Generation;
+use rejoin_core::lifetime::Lifetime;
 use rejoin_core::limits;
 use rejoin_core::record::{Ending, Transport};
 use rejoin_core::state::{
@@ -141,7 +142,7 @@ fn a_detach_of_an_older_generation_does_nothing() {
     session.comes(START);
     session.comes(at(1));
     let before = session.vitals.clone();
-    let late = Detach { generation: generation(1), keep_for: HOUR, now: at(9) };
+    let late = Detach { generation: generation(1), lifetime: Lifetime::keeping(HOUR), now: at(9) };
     assert_eq!(session.detach(&late), Err(stale(1, 2)));
     assert_eq!(session.vitals, before);
 }

@@ -1,4 +1,4 @@
-//! A live session in a test: the state machine, a store in memory that it talks to, and a transcript
+//! A live session in a test: the machines around it, a store in memory that they talk to, and a transcript
 //! of what everybody was told.
 //!
 //! The store answers at once and clients take what they are sent at once, unless a test says
@@ -7,13 +7,13 @@
 //! | heard by | what |
 //! |---|---|
 //! | `A`, `B`, `C` | what a client was told, and how it was closed |
-//! | `store` | what the store was asked, in order |
+//! | `store` | what the store was asked, in order; looks that find nothing new are left out |
 //! | `agent` | what the agent was handed, or that it is to stop |
 //! | `producer` | what became of publications |
 //! | `sender` | what became of messages |
 //! | `policy` | what is to be done about a session without a client |
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,15 +22,17 @@ use rejoin_core::limits::LogBounds;
 use rejoin_core::log::{EntryKind, MessageDigest};
 use rejoin_core::page::{Body, Page, StoredEntry, StoredEvent};
 use rejoin_core::position::SeqRange;
+use rejoin_core::reader::{LeaveReason, Reader, ReaderInput, ReaderOutput, Tell};
 use rejoin_core::resume::{Asked, Gap};
-use rejoin_core::session::{
-    AttachRequest, Covering, Input, Interest, LeaveReason, Message, Output, Publication, Session,
-    Settings, Tell, Ticket,
+use rejoin_core::settings::Settings;
+use rejoin_core::state::{
+    Append, Attach, AttachRefused, Attached, Detach, End, Enter, EnterRefused, Entered, Keep,
+    SessionState, TakeLease,
 };
-use rejoin_core::state::{Append, Attach, SessionState, TakeLease};
-use rejoin_core::{AttachmentId, InSeq, Seq, Timestamp};
+use rejoin_core::worker::{Covering, Publication, Ticket, Worker, WorkerInput, WorkerOutput};
+use rejoin_core::{AttachmentId, Generation, InSeq, Seq, SessionId, Timestamp};
 
-use super::{START, Stored, attach, body, process, seq, session, text};
+use super::{START, Stored, attach, body, ended_by_user, process, seq, session, text};
 
 pub const A: AttachmentId = AttachmentId(0);
 pub const B: AttachmentId = AttachmentId(1);
@@ -47,12 +49,34 @@ pub struct Live {
     pub store_is_slow: bool,
     /// The agent takes what it is handed at once.
     pub agent_takes: bool,
-    pub session: Session,
-    answers: VecDeque<Input>,
-    inputs: VecDeque<Input>,
+    pub worker: Worker,
+    settings: Arc<Settings>,
+    clients: BTreeMap<AttachmentId, Client>,
+    /// Under which generation each client was attached last.
+    generations: BTreeMap<AttachmentId, Generation>,
+    /// The state that each client was sent last.
+    states: BTreeMap<AttachmentId, Body>,
+    answers: VecDeque<Answer>,
+    happened: VecDeque<Answer>,
     slow: BTreeSet<AttachmentId>,
     last_ticket: u64,
     transcript: Vec<(String, String)>,
+}
+
+/// A connection.
+enum Client {
+    /// The store has not answered yet.
+    Attaching,
+    Attached(Box<Reader>),
+}
+
+/// What the store answers, or what happens next.
+enum Answer {
+    Attached(AttachmentId, Option<Asked>, Box<Result<Attached, AttachRefused>>),
+    Entered(Option<AttachmentId>, Result<Entered, EnterRefused>),
+    Read(AttachmentId, ReaderInput),
+    Worker(WorkerInput),
+    Client(AttachmentId, ReaderInput),
 }
 
 impl Live {
@@ -68,14 +92,18 @@ impl Live {
     pub fn of(store: Stored, settings: Settings) -> Self {
         Self {
             now: START,
-            session: Session::new(store.record(), settings),
+            worker: Worker::new(store.record()),
             store,
             bounds: LogBounds::default(),
             page_events: 256,
             store_is_slow: false,
             agent_takes: true,
+            settings: Arc::new(settings),
+            clients: BTreeMap::new(),
+            generations: BTreeMap::new(),
+            states: BTreeMap::new(),
             answers: VecDeque::new(),
-            inputs: VecDeque::new(),
+            happened: VecDeque::new(),
             slow: BTreeSet::new(),
             last_ticket: 0,
             transcript: Vec::new(),
@@ -95,18 +123,26 @@ impl Live {
         self.transcript.clear();
     }
 
-    pub fn session(&self) -> &Session {
-        &self.session
+    /// Whether nobody is there, and nothing is on its way or to be done.
+    pub fn is_idle(&self) -> bool {
+        self.clients.is_empty() && self.worker.is_idle()
     }
 
     // Time.
 
+    /// When something is due for a client.
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        self.clients.values().filter_map(Client::next_deadline).min()
+    }
+
     /// Time passes, and whatever was due in it happens when it was due.
     pub fn wait(&mut self, duration: Duration) {
         let until = self.now + duration;
-        while let Some(due) = self.session.next_deadline().filter(|due| *due <= until) {
+        while let Some(due) = self.next_deadline().filter(|due| *due <= until) {
             self.now = self.now.max(due);
-            self.happens(Input::Tick);
+            for client in self.clients.keys().copied().collect::<Vec<_>>() {
+                self.client(client, ReaderInput::Tick);
+            }
         }
         self.now = until;
     }
@@ -131,30 +167,54 @@ impl Live {
     }
 
     pub fn attaches(&mut self, client: AttachmentId, asked: Option<Asked>, attach: Attach) {
-        let request =
-            AttachRequest { attachment: client, attach, asked, interest: Interest::Events };
-        self.happens(Input::Attach(Box::new(request)));
+        self.write("store", format!("attach {}", name(client)));
+        self.clients.insert(client, Client::Attaching);
+        let answer = Box::new(self.store.attach(&attach));
+        self.answer(Answer::Attached(client, asked, answer));
+        self.run();
     }
 
     pub fn leaves(&mut self, client: AttachmentId) {
-        self.happens(Input::Left { attachment: client });
+        if let Some(Client::Attached(_)) = self.clients.remove(&client) {
+            self.detach(client);
+        }
+        self.run();
+    }
+
+    fn detach(&mut self, client: AttachmentId) {
+        let (generation, lifetime) = (self.generations[&client], self.settings.lifetime);
+        let now = self.now;
+        if let Ok(Some(then)) = self.store.detach(&Detach { generation, lifetime, now }) {
+            self.write("store", format!("detach generation {generation}"));
+            self.write("policy", format!("parked: {}", verdict(then, self.now)));
+            self.changed();
+        }
+    }
+
+    /// The connection of whoever is attached is cut, as a network might.
+    pub fn is_cut(&mut self) {
+        let (generation, lifetime, now) =
+            (self.store.vitals.generation, self.settings.lifetime, self.now);
+        self.store.detach(&Detach { generation, lifetime, now }).unwrap();
+        self.changed();
+        self.run();
     }
 
     pub fn speaks(&mut self, client: AttachmentId) {
-        self.happens(Input::Heard { attachment: client });
+        self.client(client, ReaderInput::Heard);
     }
 
     pub fn pongs(&mut self, client: AttachmentId) {
-        self.happens(Input::Pong { attachment: client });
+        self.client(client, ReaderInput::Pong);
     }
 
     pub fn acks(&mut self, client: AttachmentId, up_to: u64) {
-        self.happens(Input::Ack { attachment: client, seq: seq(up_to), resend: false });
+        self.client(client, ReaderInput::Ack { seq: seq(up_to), resend: false });
     }
 
     /// A client noticed a hole after this seq.
     pub fn misses_something_after(&mut self, client: AttachmentId, last: u64) {
-        self.happens(Input::Ack { attachment: client, seq: seq(last), resend: true });
+        self.client(client, ReaderInput::Ack { seq: seq(last), resend: true });
     }
 
     /// From now on the client's transport takes events only when [`Live::takes`] says so.
@@ -163,11 +223,12 @@ impl Live {
     }
 
     pub fn takes(&mut self, client: AttachmentId) {
-        self.happens(Input::Writable { attachment: client });
+        self.client(client, ReaderInput::Writable);
     }
 
     /// A client sends a message under an id.
     pub fn sends(&mut self, client: AttachmentId, id: &str) {
+        self.client(client, ReaderInput::Posted);
         self.sent(Some(client), id);
     }
 
@@ -177,11 +238,46 @@ impl Live {
     }
 
     fn sent(&mut self, from: Option<AttachmentId>, id: &str) {
-        let ticket = self.next_ticket();
-        let digest = Some(MessageDigest::of(id, id.as_bytes()));
-        let kind = EntryKind::Message;
-        let message = Message { ticket, from, kind, digest, body: body(id) };
-        self.happens(Input::Message(Box::new(message)));
+        let enter = Enter {
+            generation: from.and_then(|client| self.generations.get(&client)).copied(),
+            kind: EntryKind::Message,
+            digest: Some(MessageDigest::of(id, id.as_bytes())),
+            size: u32::try_from(id.len()).unwrap(),
+            body: body(id),
+            max_waiting_bytes: self.settings.max_waiting_bytes,
+            keep_for: self.settings.lifetime.session_ttl,
+            now: self.now,
+        };
+        self.write("store", format!("enter {}", text(&enter.body)));
+        let answer = self.store.enter(enter);
+        self.answer(Answer::Entered(from, answer));
+        self.run();
+    }
+
+    /// The session is ended, by a client or by somebody else.
+    pub fn ends(&mut self, by: Option<AttachmentId>) {
+        if let Some(client) = by {
+            self.client(client, ReaderInput::EndsItself);
+        }
+        let _ = self.store.end(&ended_by_user(self.now)); // a test may have ended it already
+        self.changed();
+        self.run();
+    }
+
+    /// Another session goes on in the place of this one.
+    pub fn is_replaced(&mut self) {
+        let to = SessionId::parse("the-session-that-goes-on").unwrap();
+        let ending = rejoin_core::record::Ending::Restored { to };
+        self.store.end(&End { ending, ..ended_by_user(self.now) }).unwrap();
+        self.changed();
+        self.run();
+    }
+
+    /// The server goes down.
+    pub fn drains(&mut self) {
+        for client in self.clients.keys().copied().collect::<Vec<_>>() {
+            self.client(client, ReaderInput::Drain);
+        }
     }
 
     // The agent.
@@ -189,18 +285,18 @@ impl Live {
     /// This process takes the lease, and an agent is started under it.
     pub fn agent_starts(&mut self, covering: Covering) {
         self.leased();
-        self.happens(Input::AgentReady { covering });
+        self.happens(WorkerInput::AgentReady { covering });
     }
 
     pub fn agent_dies(&mut self) {
-        self.happens(Input::AgentGone);
+        self.happens(WorkerInput::AgentGone);
     }
 
     /// This process takes the lease.
     pub fn leased(&mut self) {
         let take = TakeLease { holder: process(1), lasts: super::HOUR, now: self.now };
         let term = self.store.take_lease(&take).unwrap();
-        self.happens(Input::Leased { term });
+        self.happens(WorkerInput::Leased { term });
     }
 
     /// Another process takes the lease, as if this one had been dead for long.
@@ -216,8 +312,9 @@ impl Live {
     }
 
     pub fn publishes(&mut self, publication: Publication) {
-        let ticket = self.next_ticket();
-        self.happens(Input::Publish { ticket, publication });
+        self.last_ticket += 1;
+        let ticket = Ticket(self.last_ticket);
+        self.happens(WorkerInput::Publish { ticket, publication });
     }
 
     // The store.
@@ -230,120 +327,221 @@ impl Live {
     /// One of the answers that wait arrives, counted from the oldest.
     pub fn answer_arrives(&mut self, index: usize) {
         let answer = self.answers.remove(index).expect("an answer of the store waits");
-        self.happens(answer);
+        self.happened.push_back(answer);
+        self.run();
     }
 
     pub fn answers_on_their_way(&self) -> usize {
         self.answers.len()
     }
 
-    // The machine.
+    /// Everybody learns that the session has changed.
+    fn changed(&mut self) {
+        for client in self.clients.keys() {
+            self.happened.push_back(Answer::Client(*client, ReaderInput::Changed));
+        }
+        let record = Some(Box::new(self.store.record()));
+        self.happened.push_back(Answer::Worker(WorkerInput::Looked(record)));
+    }
 
-    /// Feeds one thing that happened, and carries out everything that comes of it.
-    pub fn happens(&mut self, input: Input) {
-        self.inputs.push_back(input);
-        while let Some(input) = self.inputs.pop_front() {
-            self.session.handle(input, self.now);
-            while let Some(output) = self.session.poll_output() {
-                self.carry_out(output);
+    // The machines.
+
+    /// Feeds the agent's machine one thing that happened, and carries out everything that comes of it.
+    pub fn happens(&mut self, input: WorkerInput) {
+        self.happened.push_back(Answer::Worker(input));
+        self.run();
+    }
+
+    fn client(&mut self, client: AttachmentId, input: ReaderInput) {
+        self.happened.push_back(Answer::Client(client, input));
+        self.run();
+    }
+
+    fn run(&mut self) {
+        while let Some(answer) = self.happened.pop_front() {
+            match answer {
+                Answer::Attached(client, asked, answer) => self.attached(client, asked, *answer),
+                Answer::Entered(from, answer) => self.entered(from, answer),
+                Answer::Read(client, input) | Answer::Client(client, input) => {
+                    self.feed_client(client, input);
+                }
+                Answer::Worker(input) => {
+                    let appended = matches!(input, WorkerInput::Appended(Ok(_)));
+                    self.worker.handle(input, self.now);
+                    if appended {
+                        self.changed();
+                    }
+                    while let Some(output) = self.worker.poll_output() {
+                        self.carry_out(output);
+                    }
+                }
             }
         }
     }
 
-    fn next_ticket(&mut self) -> Ticket {
-        self.last_ticket += 1;
-        Ticket(self.last_ticket)
+    fn attached(
+        &mut self,
+        client: AttachmentId,
+        asked: Option<Asked>,
+        answer: Result<Attached, AttachRefused>,
+    ) {
+        match answer {
+            Ok(attached) => {
+                self.generations.insert(client, attached.record.generation);
+                self.changed();
+                if !self.clients.contains_key(&client) {
+                    return self.detach(client); // it left before the store answered
+                }
+                let settings = Arc::clone(&self.settings);
+                let reader = Reader::attached(attached, asked, settings, self.now);
+                self.clients.insert(client, Client::Attached(Box::new(reader)));
+                self.outputs_of(client);
+            }
+            Err(refused) => {
+                self.clients.remove(&client);
+                self.write(name(client), format!("refused: {refused}"));
+                self.write(name(client), "not attached");
+            }
+        }
+    }
+
+    fn entered(&mut self, from: Option<AttachmentId>, answer: Result<Entered, EnterRefused>) {
+        let what = match &answer {
+            Ok(entered) if entered.duplicate => format!("{} already", entered.in_seq),
+            Ok(entered) => format!("{} entered", entered.in_seq),
+            Err(refused) => format!("refused: {refused}"),
+        };
+        self.write("sender", format!("{}: {what}", from.map_or("http", name)));
+        self.changed();
+        if let Some(client) = from {
+            let in_seq = answer.ok().map(|entered| entered.in_seq);
+            self.happened.push_back(Answer::Client(client, ReaderInput::Answered(in_seq)));
+        }
+    }
+
+    fn feed_client(&mut self, client: AttachmentId, input: ReaderInput) {
+        if let Some(Client::Attached(reader)) = self.clients.get_mut(&client) {
+            reader.handle(input, self.now);
+            self.outputs_of(client);
+        }
+    }
+
+    fn outputs_of(&mut self, client: AttachmentId) {
+        loop {
+            let Some(Client::Attached(reader)) = self.clients.get_mut(&client) else { return };
+            let Some(output) = reader.poll_output() else { return };
+            self.carry_out_for(client, output);
+        }
+    }
+
+    fn carry_out_for(&mut self, client: AttachmentId, output: ReaderOutput) {
+        match output {
+            ReaderOutput::Read { after } => {
+                let page = page(&self.store, after, self.page_events);
+                let is_news = !page.events.is_empty() || page.record.oldest > after.next();
+                let page = Some(Box::new(page));
+                let answer = Answer::Read(client, ReaderInput::Page { after, page });
+                match is_news {
+                    true => {
+                        self.write("store", format!("read for {} after {after}", name(client)));
+                        self.answer(answer);
+                    }
+                    false => self.happened.push_back(answer),
+                }
+            }
+            ReaderOutput::Look => {
+                let record = Some(Box::new(self.store.record()));
+                self.happened.push_back(Answer::Read(client, ReaderInput::Looked(record)));
+            }
+            ReaderOutput::Ack(ack) => {
+                self.write("store", format!("ack {}", ack.seq));
+                self.store.ack(&ack).unwrap();
+            }
+            ReaderOutput::Tell(tell) => self.tell(client, tell),
+            ReaderOutput::HeartbeatMissed => self.write("metrics", "heartbeat missed".to_owned()),
+            ReaderOutput::Leave(reason) => {
+                let what = match reason {
+                    LeaveReason::Closed(code) => format!("closed {}", code.code()),
+                    LeaveReason::Cut => "cut".to_owned(),
+                };
+                self.write(name(client), what);
+                self.clients.remove(&client);
+                self.detach(client);
+            }
+        }
+    }
+
+    fn tell(&mut self, client: AttachmentId, tell: Tell) {
+        if matches!(tell, Tell::Events { .. }) && !self.slow.contains(&client) {
+            self.happened.push_back(Answer::Client(client, ReaderInput::Writable));
+        }
+        if matches!(tell, Tell::Checkpoint) {
+            let state = self.store.snapshot.as_ref().map(|state| Arc::clone(&state.body));
+            if state.is_some() && self.states.get(&client) == state.as_ref() {
+                let unchanged = Answer::Client(client, ReaderInput::StateUnchanged);
+                return self.happened.push_back(unchanged);
+            }
+            state.into_iter().for_each(|state| drop(self.states.insert(client, state)));
+        }
+        self.write(name(client), tell_in_words(tell));
     }
 
     fn write(&mut self, who: &str, what: impl Into<String>) {
         self.transcript.push((who.to_owned(), what.into()));
     }
 
-    fn answer(&mut self, answer: Input) {
-        if self.store_is_slow { &mut self.answers } else { &mut self.inputs }.push_back(answer);
+    fn answer(&mut self, answer: Answer) {
+        if self.store_is_slow { &mut self.answers } else { &mut self.happened }.push_back(answer);
     }
 
-    fn carry_out(&mut self, output: Output) {
+    fn carry_out(&mut self, output: WorkerOutput) {
         match output {
-            Output::Attach { attachment, attach } => {
-                self.write("store", format!("attach {}", name(attachment)));
-                let answer = Box::new(self.store.attach(&attach));
-                self.answer(Input::AttachAnswered { attachment, answer });
-            }
-            Output::Detach { detach, then } => {
-                let generation = detach.generation;
-                self.write("store", format!("detach generation {generation}"));
-                self.write("policy", format!("parked: {}", verdict(then, self.now)));
-                let result = self.store.detach(&detach);
-                assert_eq!(result, Ok(()), "what is parked is what is attached");
-            }
-            Output::Ack(ack) => {
-                self.write("store", format!("ack {}", ack.seq));
-                self.store.ack(&ack).unwrap();
-            }
-            Output::Enter { ticket, from, enter } => {
-                self.write("store", format!("enter {}", text(&enter.body)));
-                let answer = self.store.enter(*enter);
-                self.answer(Input::EnterAnswered { ticket, from, answer });
-            }
-            Output::Append(append) => {
+            WorkerOutput::Append(append) => {
                 self.write("store", append_in_words(&append));
                 let answer = self.store.append(*append);
                 self.store.settle(&self.bounds, self.now);
-                self.answer(Input::Appended(answer));
+                self.answer(Answer::Worker(WorkerInput::Appended(answer)));
             }
-            Output::Read { attachment, after } => {
-                self.write("store", format!("read for {} after {after}", name(attachment)));
-                let page = Some(Box::new(page(&self.store, after, self.page_events)));
-                self.answer(Input::Page { attachment, after, page });
-            }
-            Output::ReadEntries { after } => {
+            WorkerOutput::ReadEntries { after } => {
                 self.write("store", format!("read entries after {after}"));
                 let entries = entries(&self.store, after);
-                self.answer(Input::Entries { after, entries });
+                self.answer(Answer::Worker(WorkerInput::Entries { after, entries }));
             }
-            Output::Hand(entries) => {
+            WorkerOutput::Hand(entries) => {
                 for StoredEntry { in_seq, body, .. } in entries {
                     self.write("agent", format!("{in_seq}: {}", text(&body)));
                     if self.agent_takes {
-                        self.inputs.push_back(Input::Took { in_seq });
+                        self.happened.push_back(Answer::Worker(WorkerInput::Took { in_seq }));
                     }
                 }
             }
-            Output::StopAgent => self.write("agent", "stop"),
-            Output::Published { ticket, result } => {
+            WorkerOutput::StopAgent => self.write("agent", "stop"),
+            WorkerOutput::Published { ticket, result } => {
                 let what = match result {
                     Ok(published) => format!("published {}…{}", published.first, published.last),
                     Err(refused) => format!("refused: {refused}"),
                 };
                 self.write("producer", format!("#{} {what}", ticket.0));
             }
-            Output::Entered { ticket: _, from, result } => {
-                let from = from.map_or("http", name);
-                let what = match result {
-                    Ok(entered) if entered.duplicate => format!("{} already", entered.in_seq),
-                    Ok(entered) => format!("{} entered", entered.in_seq),
-                    Err(refused) => format!("refused: {refused}"),
-                };
-                self.write("sender", format!("{from}: {what}"));
-            }
-            Output::Tell { attachment, tell } => {
-                if matches!(tell, Tell::Events { .. }) && !self.slow.contains(&attachment) {
-                    self.inputs.push_back(Input::Writable { attachment });
-                }
-                self.write(name(attachment), tell_in_words(tell));
-            }
-            Output::HeartbeatMissed => self.write("metrics", "heartbeat missed".to_owned()),
-            Output::Leave { attachment, reason } => {
-                let what = match reason {
-                    LeaveReason::Closed(code) => format!("closed {}", code.code()),
-                    LeaveReason::Refused => "not attached".to_owned(),
-                };
-                self.write(name(attachment), what);
-            }
-            Output::WorkDone(then) => {
-                self.write("policy", format!("work done: {}", verdict(then, self.now)));
-            }
+            WorkerOutput::WorkDone => self.work_done(),
+        }
+    }
+
+    fn work_done(&mut self) {
+        let record = self.store.record();
+        let Some(then) = self.settings.lifetime.after_work(&record, self.now) else { return };
+        self.write("policy", format!("work done: {}", verdict(then, self.now)));
+        if let Verdict::KeepUntil(until) = then {
+            self.store.keep(&Keep { generation: record.generation, until }).unwrap();
+        }
+    }
+}
+
+impl Client {
+    fn next_deadline(&self) -> Option<Timestamp> {
+        match self {
+            Self::Attaching => None,
+            Self::Attached(reader) => reader.next_deadline(),
         }
     }
 }
@@ -393,7 +591,6 @@ pub fn tell_in_words(tell: Tell) -> String {
             let gap = gap.unwrap_or_default();
             format!("confirmed: {how}, generation {generation}, from {from}{gap}")
         }
-        Tell::Refused(refused) => format!("refused: {refused}"),
         Tell::Gap(gap) => format!("gap {}", gap_in_words(gap)),
         Tell::State => "state".to_owned(),
         Tell::Checkpoint => "checkpoint".to_owned(),

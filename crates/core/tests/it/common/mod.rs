@@ -8,6 +8,7 @@ pub mod live;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rejoin_core::lifetime::Lifetime;
 use rejoin_core::log::{EntryKind, MessageDigest, Weight};
 use rejoin_core::page::Body;
 use rejoin_core::record::{About, Ending, Kind, Transport};
@@ -186,7 +187,7 @@ impl Changes for Stored {
 
     fn goes(&mut self, now: Timestamp) {
         let generation = self.vitals.generation;
-        self.detach(&Detach { generation, keep_for: HOUR, now }).unwrap();
+        self.detach(&Detach { generation, lifetime: Lifetime::keeping(HOUR), now }).unwrap();
     }
 
     fn acks(&mut self, up_to: u64) -> Result<(), AckRefused> {

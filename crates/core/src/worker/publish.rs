@@ -3,13 +3,12 @@
 
 use std::collections::VecDeque;
 
-use super::{Output, Session, Ticket};
+use super::{Ticket, Worker, WorkerOutput};
 use crate::event_body::EventBody;
-use crate::lifetime::Verdict;
 use crate::limits;
 use crate::log::{MessageDigest, Weight};
 use crate::page::Body;
-use crate::position::{Generation, InSeq, Seq, Term};
+use crate::position::{InSeq, Seq, Term};
 use crate::state::{Append, AppendRefused, Appended, NewEvent, NewSnapshot};
 use crate::time::Timestamp;
 
@@ -185,7 +184,7 @@ impl AgentSide {
     }
 }
 
-impl Session {
+impl Worker {
     pub(super) fn on_leased(&mut self, term: Term) {
         self.record.term = term;
         self.agent.term = Some(term);
@@ -255,7 +254,7 @@ impl Session {
             Some(_) => None,
         };
         if let Some(refused) = refused {
-            return self.emit(Output::Published { ticket, result: Err(refused) });
+            return self.emit(WorkerOutput::Published { ticket, result: Err(refused) });
         }
         if let Some(running) = &mut self.agent.running {
             running.spoken = true;
@@ -309,21 +308,15 @@ impl Session {
             let last = first.plus(append.events.len() as u64).previous();
             self.agent.in_flight.push(Receipt { ticket, first: begin, last });
         }
-        if let Some(state) = &append.snapshot {
-            self.export.note_state(&state.body);
-        }
-        self.emit(Output::Append(Box::new(append)));
+        self.emit(WorkerOutput::Append(Box::new(append)));
     }
 
     pub(super) fn on_appended(&mut self, answer: Result<Appended, AppendRefused>, now: Timestamp) {
         let receipts = std::mem::take(&mut self.agent.in_flight);
         match answer {
             Ok(appended) => {
-                self.moved_on(appended, now);
+                self.moved_on(appended);
                 let before = appended.before;
-                if before.is_some() {
-                    self.export.forget_state(); // it was stored another time, and may be the newest no longer
-                }
                 for Receipt { ticket, first, last } in receipts {
                     let (first, last) = before.map_or((first, last), |was| (was.first, was.last));
                     self.answer(ticket, Ok(Published { first, last }));
@@ -332,7 +325,6 @@ impl Session {
             }
             // The fault of whoever said it: everybody else goes on.
             Err(refused @ (AppendRefused::OtherContent { .. } | AppendRefused::OverBound(_))) => {
-                self.export.forget_state();
                 for Receipt { ticket, .. } in receipts {
                     self.answer(ticket, Err(refused.clone().into()));
                 }
@@ -347,32 +339,20 @@ impl Session {
                 // Another process writes now, or the session is over.
                 self.agent.term = None;
                 self.agent.running = None;
-                self.export.forget_state();
-                self.emit(Output::StopAgent);
+                self.emit(WorkerOutput::StopAgent);
             }
         }
     }
 
-    /// The store has more than before: readers are woken, and if that was the last of the work and
-    /// nobody is there, the policy is asked.
-    fn moved_on(&mut self, appended: Appended, now: Timestamp) {
+    /// The store has more than before.
+    fn moved_on(&mut self, appended: Appended) {
         let had_work = self.record.has_work();
         self.record.head = self.record.head.max(appended.head);
         self.record.covered = self.record.covered.max(appended.covered);
         self.record.named |= appended.named;
-        if let Some(mark) = appended.snapshot {
-            self.record.snapshot = Some(mark);
-            self.state_stored(now);
-        }
-        self.pump_all();
-        // One that nobody has attached to yet was not left by anybody: it waits as long as it was made to.
-        let left = !self.has_client() && self.record.generation > Generation::ZERO;
-        if had_work && !self.record.has_work() && left && !self.ended {
-            let verdict = self.settings.lifetime.on_work_done(&self.record, now);
-            if let Verdict::KeepUntil(until) = verdict {
-                self.record.expires_at = until;
-            }
-            self.emit(Output::WorkDone(verdict));
+        self.record.snapshot = appended.snapshot.or(self.record.snapshot);
+        if had_work && !self.record.has_work() && !self.is_over {
+            self.emit(WorkerOutput::WorkDone);
         }
     }
 
@@ -384,7 +364,7 @@ impl Session {
 
     fn answer(&mut self, ticket: Option<Ticket>, result: Result<Published, PublishRefused>) {
         if let Some(ticket) = ticket {
-            self.emit(Output::Published { ticket, result });
+            self.emit(WorkerOutput::Published { ticket, result });
         }
     }
 }
