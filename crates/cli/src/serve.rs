@@ -20,7 +20,6 @@ use rejoin::core::session::Settings as SessionSettings;
 use rejoin::core::state::Takeover;
 use rejoin::service::Service;
 use rejoin::{Clock, ServerSettings, Sessions, WebHook};
-use tokio::runtime::Handle;
 
 use self::health::Health;
 use self::opening::{Opened, open_store};
@@ -44,16 +43,8 @@ pub(crate) fn run(config: &Config, sources: Sources) -> Result<()> {
 
 /// A processor is left to the thread that writes: every answer waits for it, and it must not wait for one.
 fn workers() -> usize {
-    processors().saturating_sub(1).max(1)
-}
-
-/// One worker alone hears of all input; and whoever it waits for needs a processor meanwhile.
-fn may_stay_awake() -> bool {
-    Handle::current().metrics().num_workers() == 1 && processors() > 1
-}
-
-fn processors() -> usize {
-    thread::available_parallelism().map_or(1, NonZeroUsize::get)
+    let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    processors.saturating_sub(1).max(1)
 }
 
 async fn serve(config: &Config, sources: Sources) -> Result<()> {
@@ -181,6 +172,5 @@ fn server_settings(settings: &Settings) -> ServerSettings {
         attended_idle_ttl: agents::idle_ttl(settings),
         mcp_idle_ttl: settings.child_idle_ttl,
         mcp_detached_ttl: agents::mcp_detached_ttl(settings),
-        stay_awake: settings.stay_awake.unwrap_or_else(may_stay_awake),
     }
 }

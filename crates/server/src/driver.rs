@@ -239,7 +239,6 @@ impl Driver {
             done = self.agent_lane.next() => {
                 self.now = self.shared.clock.now();
                 self.take_in_answered()?;
-                self.agent_has_answered();
                 done
             }
             done = self.reads.next() => done,

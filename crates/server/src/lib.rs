@@ -50,7 +50,6 @@ mod agent;
 pub mod agents;
 mod asking;
 mod attachment;
-mod awake;
 mod child;
 mod clock;
 mod driver;

@@ -15,7 +15,6 @@ use tokio::sync::{Notify, mpsc, watch};
 
 use crate::agent::Agent;
 use crate::agents::AgentCounts;
-use crate::awake::Awake;
 use crate::clock::Clock;
 use crate::driver::{Command, WAITING_COMMANDS, drive};
 use crate::hook::{Claims, Lifecycle, SessionHook};
@@ -44,8 +43,6 @@ pub(crate) struct Shared {
     pub(crate) claims: Claims,
     /// Woken when a deadline in the store may have come nearer.
     pub(crate) deadlines: Notify,
-    /// Keeps the runtime awake for quick agents, if it is to be.
-    pub(crate) awake: Option<Awake>,
     pub(crate) tasks: Tasks,
     pub(crate) stop: watch::Sender<bool>,
     pub(crate) drivers: Drivers,

@@ -22,17 +22,6 @@ use tokio::sync::oneshot;
 use crate::audit::{AuditPage, AuditQuery, AuditRecord};
 use crate::measure::{Measurements, StoreBytes};
 
-/// For an agent that may begin with a message before it is durable: see [`Store::enter_early`].
-#[derive(Debug)]
-pub struct Early {
-    /// Is told the number of a new message.
-    pub told: oneshot::Sender<InSeq>,
-    /// Whether the agent is expected to say something at once: then the message may wait for that, for a
-    /// fraction of a millisecond, to become durable in the same commit. Until then a crash leaves no trace
-    /// of it, although the agent has begun.
-    pub in_company: bool,
-}
-
 /// Keeps sessions.
 ///
 /// **Atomic.** Each call is one change: after a crash all of it is there or none of it, also where it
@@ -124,7 +113,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         &self,
         id: &SessionId,
         enter: Enter<Body>,
-        early: Early,
+        early: oneshot::Sender<InSeq>,
     ) -> Result<Entered, Failure<EnterRefused>> {
         drop(early);
         self.enter(id, enter).await

@@ -19,8 +19,8 @@ mod shares;
 pub mod suite;
 
 pub use contract::{
-    Body, CreateRefused, Due, Early, Failure, MessagePage, Page, PageLimit, Parked, Query,
-    Restoration, Store, StoredEntry, StoredEvent, StoredMessage, StoredSnapshot, Unavailable,
+    Body, CreateRefused, Due, Failure, MessagePage, Page, PageLimit, Parked, Query, Restoration,
+    Store, StoredEntry, StoredEvent, StoredMessage, StoredSnapshot, Unavailable,
 };
 pub use measure::{Distribution, Measurements, StoreBytes};
 pub use memory::MemoryStore;

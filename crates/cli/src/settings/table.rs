@@ -179,11 +179,6 @@ settings! {
     child_env_hide: List<VariableName> = Absent("none");
     /// Environment variables that agents and MCP servers see although they would be hidden.
     child_env_keep: List<VariableName> = Absent("none");
-    /// Stays awake, for up to a millisecond, between calls that come one after the other to an agent or MCP
-    /// server that answers that quickly. It halves their latency on small virtual machines, for time of a
-    /// processor. A call that is answered within 200 µs is written down together with its answer: if the
-    /// process is killed before, there is no trace of it.
-    stay_awake: Maybe<Switch> = Absent("true with two processors, else false");
 }
 
 "MCP" {

@@ -13,7 +13,7 @@ use rejoin_core::state::{
     EnterRefused, Entered, Keep, Stale,
 };
 use rejoin_core::{AttachmentId, Generation, SessionId};
-use rejoin_store::{Body, Early, Failure, PageLimit, Unavailable};
+use rejoin_store::{Body, Failure, PageLimit, Unavailable};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 use tracing::{Instrument as _, debug_span};
@@ -159,8 +159,7 @@ impl Driver {
         if self.agent().is_some_and(|agent| !agent.begins_early()) {
             return self.enter_durably(ticket, from, enter);
         }
-        let (sender, told) = oneshot::channel();
-        let early = Early { told: sender, in_company: self.agent_is_asked() };
+        let (early, told) = oneshot::channel();
         let (kind, at, body) = (enter.kind, enter.now, Body::clone(&enter.body));
         let readable = self.session.record().about.kind == Kind::Agent;
         self.reads.push(async move {
@@ -188,7 +187,6 @@ impl Driver {
     }
 
     fn append(&mut self, append: Append<Body>) {
-        self.agent_answers();
         let (shared, id, owned) = (Arc::clone(&self.shared), self.id.clone(), self.owned);
         let events = append.events.len();
         let span = debug_span!(target: "rejoin", "append", session = %id, events);

@@ -4,12 +4,11 @@ mod deaths;
 mod in_hand;
 mod lease;
 mod occupant;
-mod pace;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rejoin_core::page::StoredEntry;
 use rejoin_core::record::Kind;
@@ -25,10 +24,8 @@ use self::lease::Lease;
 pub(super) use self::lease::Leased;
 pub(super) use self::occupant::SeatEvent;
 use self::occupant::{Occupant, Running};
-use self::pace::Pace;
 use super::{Command, Done, Driver};
 use crate::agent::{Inbox, Orders, Seat, Start, Voice, WAITING_ENTRIES};
-use crate::awake::Awake;
 use crate::shared::Shared;
 use crate::timeline::Death;
 
@@ -321,7 +318,6 @@ impl Driver {
             resting_since: None,
             last_word_by: None,
             rests: false,
-            pace: Pace::new(),
         }));
         self.handle(Input::AgentReady { covering });
     }
@@ -334,42 +330,6 @@ impl Driver {
                 Done::Happened(Input::Took { in_seq })
             }
             SeatEvent::Ended(end) => self.agent_ended(end),
-        }
-    }
-
-    /// A message comes. If agent and client have last been quick, the runtime stays awake for the answer.
-    /// Says whether that will come so soon that the message can wait for it.
-    pub(super) fn agent_is_asked(&mut self) -> bool {
-        let Some((awake, pace)) = self.pace() else { return false };
-        let expected = pace.asked(Instant::now());
-        if expected < pace::QUICK {
-            awake.stay(pace::QUICK);
-        }
-        expected < pace::AT_ONCE
-    }
-
-    /// The agent says something.
-    pub(super) fn agent_answers(&mut self) {
-        if let Some((_, pace)) = self.pace() {
-            pace.said(Instant::now());
-        }
-    }
-
-    /// What the agent said is durable. If it was quick, the runtime stays awake for the client, which may be
-    /// back at once.
-    pub(super) fn agent_has_answered(&mut self) {
-        if let Some((awake, pace)) = self.pace()
-            && pace.durable(Instant::now())
-        {
-            awake.stay(pace::BACK);
-        }
-    }
-
-    /// How quick the agent is, if that is of any use.
-    fn pace(&mut self) -> Option<(&Awake, &mut Pace)> {
-        match (&self.shared.awake, &mut self.seat.agent) {
-            (Some(awake), Occupant::Running(agent)) => Some((awake, &mut agent.pace)),
-            (Some(_) | None, _) => None,
         }
     }
 

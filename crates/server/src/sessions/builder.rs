@@ -15,7 +15,6 @@ use tokio::sync::{Notify, watch};
 
 use super::{Sessions, StopWhenDropped};
 use crate::agent::Agent;
-use crate::awake::Awake;
 use crate::clock::Clock;
 use crate::hook::{Claims, SessionHook};
 use crate::mcp::Hubs;
@@ -26,7 +25,7 @@ use crate::store_view::StoreView;
 use crate::tasks::Tasks;
 use crate::timeline::{Happening, Timeline};
 use crate::watch::Watches;
-use crate::{asking, awake, pulse, random, reaper};
+use crate::{asking, pulse, random, reaper};
 
 /// How a server treats its sessions.
 #[derive(Clone, Debug)]
@@ -47,12 +46,6 @@ pub struct ServerSettings {
     pub mcp_idle_ttl: Duration,
     /// The same without a client, from when the client left: of one that came for a single call little is worth keeping.
     pub mcp_detached_ttl: Duration,
-    /// Whether a worker of the runtime stays awake, for a millisecond at most, when a client that was answered
-    /// within that time is back within it. It saves calls one after the other the waking up of
-    /// processors, for the time of one. A message to an agent that answers within a fifth of that waits
-    /// for the answer before it is written: killed before, the process leaves no trace of it. For
-    /// runtimes with one worker, on machines with more than one processor.
-    pub stay_awake: bool,
 }
 
 impl Default for ServerSettings {
@@ -65,7 +58,6 @@ impl Default for ServerSettings {
             attended_idle_ttl: None,
             mcp_idle_ttl: Duration::from_secs(60 * 60),
             mcp_detached_ttl: Duration::from_secs(5 * 60),
-            stay_awake: false,
         }
     }
 }
@@ -157,7 +149,6 @@ impl Builder {
         let shared = Arc::new(Shared {
             store: StoreView::new(self.store),
             session_settings: Arc::new(self.settings.session.clone()),
-            awake: self.settings.stay_awake.then(Awake::new),
             settings: self.settings,
             clock: self.clock,
             process: ProcessId::from_random(random::bytes()?),
@@ -181,10 +172,6 @@ impl Builder {
         shared.tasks.spawn(|owned| reaper::run(owned, own));
         let own = Arc::clone(&shared);
         shared.tasks.spawn(|_| pulse::run(own));
-        if shared.awake.is_some() {
-            let own = Arc::clone(&shared);
-            shared.tasks.spawn(|_| awake::run(own));
-        }
         let parked = shared.store.parked_at_start();
         for Parked { id, generation } in &parked {
             shared.noted(id, *generation, Happening::ParkedByRestart);

@@ -11,6 +11,7 @@ use rejoin_core::state::{
     NewEvent, NewSnapshot, NoRoom, Restore, RestoreRefused, Restored, SessionState, Sessions,
 };
 use rejoin_core::{InSeq, SessionId, Timestamp};
+use tokio::sync::oneshot;
 
 use super::batch::Batch;
 use super::cleanup;
@@ -24,7 +25,7 @@ use super::shared::Shared;
 use super::slot::{Session, Slot, Touches, Trace};
 use crate::active::Active;
 use crate::audit::AuditRecord;
-use crate::contract::{Body, CreateRefused, Early, Failure, Restoration};
+use crate::contract::{Body, CreateRefused, Failure, Restoration};
 
 /// Every session there is as of the last change, committed or not.
 #[derive(Debug, Default)]
@@ -80,7 +81,7 @@ impl Papers {
             Request::Append(_, append, reply) => Answer::Append(reply, self.append(slot, append)),
             Request::Enter(_, Entering { enter, early }, reply) => {
                 let outcome = self.enter(slot, enter);
-                self.batch.aftermath.patient += usize::from(foretell(early, &outcome));
+                foretell(early, &outcome);
                 Answer::Enter(reply, outcome)
             }
             Request::Change(_, change) => self.change(slot, change),
@@ -380,15 +381,13 @@ impl Appending<'_> {
     }
 }
 
-/// Says which number a new message has, before it is durable, to whoever wants to know; and whether the
-/// message waits for company.
-fn foretell(early: Option<Early>, outcome: &Result<Entered, Failure<EnterRefused>>) -> bool {
-    match (early, outcome) {
-        // Whoever wanted to know may have gone: then nothing will be said of the message soon.
-        (Some(early), Ok(Entered { in_seq, duplicate: false, .. })) => {
-            early.told.send(*in_seq).is_ok() && early.in_company
-        }
-        (Some(_) | None, Ok(_) | Err(_)) => false,
+/// Says which number a new message has, before it is durable, to whoever wants to know.
+fn foretell(
+    early: Option<oneshot::Sender<InSeq>>,
+    outcome: &Result<Entered, Failure<EnterRefused>>,
+) {
+    if let (Some(early), Ok(Entered { in_seq, duplicate: false, .. })) = (early, outcome) {
+        let _ = early.send(*in_seq); // it may have gone: the answer says it too
     }
 }
 

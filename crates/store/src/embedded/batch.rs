@@ -55,8 +55,6 @@ pub(super) struct Aftermath {
     pub(super) moves: Vec<Move>,
     /// The latest moment that a request spoke of.
     pub(super) now: Timestamp,
-    /// How many messages might wait a moment for company.
-    pub(super) patient: usize,
     /// Who is to be told more than that.
     pub(super) answers: Vec<Answer>,
     /// Who waits for it to be done.

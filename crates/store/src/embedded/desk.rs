@@ -166,8 +166,7 @@ impl Papers {
 
     /// Says how much there is for the writer to do.
     pub(super) fn tell_writer(&self) {
-        let applied = self.batch.requests() + self.closing.len();
-        self.shared.queue.applied(applied, self.batch.aftermath.patient);
+        self.shared.queue.applied(self.batch.requests() + self.closing.len());
     }
 
     /// A commit is published: what was put off for it comes before all that is in line.

@@ -125,13 +125,6 @@ pub(super) const READERS: usize = 4;
 /// come back.
 pub(super) const SPIN: Duration = Duration::from_micros(60);
 
-/// The same after a commit with messages to an agent that answers at once, whose client may call again: for
-/// as long as that takes, with the way there and back.
-pub(super) const LONG_SPIN: Duration = Duration::from_micros(300);
-
-/// How long a message waits for what a quick agent says of it, to be in the same commit.
-pub(super) const COMPANY: Duration = Duration::from_micros(200);
-
 /// How long the writer lets callers gather that it has just answered, once the first is there.
 pub(super) const GATHER: Duration = Duration::from_micros(100);
 

@@ -100,8 +100,8 @@ use self::slot::{Session, Touches, Trace};
 pub use self::verify::{Verification, verify};
 use crate::audit::{AuditPage, AuditQuery, AuditRecord, RevokesTokens};
 use crate::contract::{
-    Body, CreateRefused, Due, Early, Failure, MessagePage, Page, PageLimit, Parked, Query,
-    Restoration, Store, StoredEntry, StoredEvent, StoredSnapshot, Unavailable,
+    Body, CreateRefused, Due, Failure, MessagePage, Page, PageLimit, Parked, Query, Restoration,
+    Store, StoredEntry, StoredEvent, StoredSnapshot, Unavailable,
 };
 use crate::measure::{Measurements, StoreBytes};
 use crate::relief;
@@ -367,7 +367,7 @@ impl Store for EmbeddedStore {
         &self,
         id: &SessionId,
         enter: Enter<Body>,
-        early: Early,
+        early: oneshot::Sender<InSeq>,
     ) -> Result<Entered, Failure<EnterRefused>> {
         self.enter_at_desk(id, Entering { enter, early: Some(early) }).await
     }

@@ -186,7 +186,6 @@ pub(super) fn open(mut options: Options) -> Result<Opened, OpenError> {
         sleepers: None,
         untidy: false,
         expected: 0,
-        had_company: false,
     };
     let thread = start(writer, &shared).map_err(of_io)?;
     Ok((shared, desk, thread, report))

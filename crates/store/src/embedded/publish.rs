@@ -120,10 +120,7 @@ impl Writer {
 
     /// Lets callers know.
     fn answer(&mut self, aftermath: Aftermath) {
-        // A message and its answer are of one caller, who comes back once.
-        let back = aftermath.requests().saturating_sub(aftermath.patient);
-        self.expected = self.shared.queue.to_commit() + back;
-        self.had_company = aftermath.patient > 0;
+        self.expected = self.shared.queue.to_commit() + aftermath.requests();
         // Messages are answered before appends: whoever learns of an event that answers one can know that
         // one too.
         for answer in aftermath.answers {

@@ -22,8 +22,6 @@ pub(super) struct Queue {
     waiting: AtomicUsize,
     /// How many requests have been applied and are in no commit yet.
     applied: AtomicUsize,
-    /// How many of these may wait a moment for company.
-    patient: AtomicUsize,
     /// Whether the writer sleeps.
     asleep: AtomicBool,
     arrived: Condvar,
@@ -77,9 +75,8 @@ impl Queue {
         }
     }
 
-    /// So many requests have been applied and are in no commit yet, and so many of them are patient.
-    pub(super) fn applied(&self, requests: usize, patient: usize) {
-        self.patient.store(patient, Ordering::SeqCst);
+    /// So many requests have been applied and are in no commit yet.
+    pub(super) fn applied(&self, requests: usize) {
         // Either the writer sees this before it falls asleep, or it is seen here that it sleeps.
         self.applied.store(requests, Ordering::SeqCst);
         if requests > 0 && self.asleep.load(Ordering::SeqCst) {
@@ -88,15 +85,9 @@ impl Queue {
         }
     }
 
-    /// Waits until there is something to commit or to apply: looks for it for a moment, then says
-    /// `nothing_comes` and sleeps.
-    pub(super) fn wait(
-        &self,
-        look: Duration,
-        patience: Option<Duration>,
-        nothing_comes: impl FnOnce(),
-    ) -> Taken {
-        if !self.look_for_work(look) {
+    /// Waits until there is something to commit or to apply; says `nothing_comes` before it sleeps.
+    pub(super) fn wait(&self, patience: Option<Duration>, nothing_comes: impl FnOnce()) -> Taken {
+        if !self.look_for_work() {
             nothing_comes();
         }
         let mut line = self.lock();
@@ -157,12 +148,6 @@ impl Queue {
         self.waiting() + self.applied.load(Ordering::Relaxed)
     }
 
-    /// Whether every request that the next commit would have may wait a moment for company.
-    pub(super) fn is_patient(&self) -> bool {
-        let patient = self.patient.load(Ordering::SeqCst);
-        patient > 0 && self.waiting() == 0 && self.applied.load(Ordering::SeqCst) == patient
-    }
-
     fn count(&self, line: &Line) {
         let closed = usize::from(line.closed.is_some());
         self.waiting.store(line.requests.len() + line.at_gate + closed, Ordering::Release);
@@ -185,9 +170,9 @@ impl Queue {
 
     /// Looks on for a moment: waking the writer costs a single caller more than the wait. Whoever was
     /// just answered may need this very processor to come back.
-    fn look_for_work(&self, look: Duration) -> bool {
+    fn look_for_work(&self) -> bool {
         let started = Instant::now();
-        while self.to_commit() == 0 && started.elapsed() < look {
+        while self.to_commit() == 0 && started.elapsed() < limits::SPIN {
             std::thread::yield_now();
         }
         self.to_commit() > 0
@@ -240,37 +225,5 @@ impl Drop for AtGate<'_> {
         if line.at_gate > 0 {
             self.queue.room.notify_one(); // the next one's turn: it looks for itself
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_commit_waits_for_company_only_if_all_in_it_do() {
-        let queue = Queue::default();
-        assert!(!queue.is_patient(), "there is nothing to commit");
-        queue.applied(2, 2);
-        assert!(queue.is_patient());
-        queue.applied(3, 2);
-        assert!(!queue.is_patient(), "here is company");
-    }
-
-    #[test]
-    fn a_commit_does_not_wait_while_somebody_stands_in_line() {
-        let queue = Queue::default();
-        queue.applied(1, 1);
-        let (reply, _answer) = tokio::sync::oneshot::channel();
-        assert!(queue.push(Request::TidyUp(reply)).is_ok());
-        assert!(!queue.is_patient());
-    }
-
-    #[test]
-    fn a_commit_does_not_wait_once_the_store_is_closed() {
-        let queue = Queue::default();
-        queue.applied(1, 1);
-        queue.close(&Unavailable("closed".into()));
-        assert!(!queue.is_patient());
     }
 }

@@ -7,13 +7,13 @@ use rejoin_core::state::{
     Append, AppendRefused, Appended, Create, Enter, EnterRefused, Entered, Restore, RestoreRefused,
     SessionState,
 };
-use rejoin_core::{SessionId, Timestamp};
+use rejoin_core::{InSeq, SessionId, Timestamp};
 use tokio::sync::oneshot;
 
 use super::piece::Piece;
 use super::slot::{Touches, Trace};
 use crate::audit::AuditRecord;
-use crate::contract::{Body, CreateRefused, Early, Failure, Restoration, Unavailable};
+use crate::contract::{Body, CreateRefused, Failure, Restoration, Unavailable};
 
 /// Where the answer to a request goes.
 pub(super) type Reply<T, E> = oneshot::Sender<Result<T, E>>;
@@ -35,7 +35,7 @@ pub(super) enum Request {
 /// A message, and who wants to know its number before it is durable.
 pub(super) struct Entering {
     pub(super) enter: Enter<Body>,
-    pub(super) early: Option<Early>,
+    pub(super) early: Option<oneshot::Sender<InSeq>>,
 }
 
 /// A change of one session that writes nothing to its logs.

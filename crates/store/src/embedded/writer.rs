@@ -42,8 +42,6 @@ pub(super) struct Writer {
     pub(super) untidy: bool,
     /// How many requests there are if everybody who was answered comes back at once.
     pub(super) expected: usize,
-    /// Whether the last commit had a message that might wait for company: its sender may be back at once.
-    pub(super) had_company: bool,
 }
 
 /// Why the writer ends.
@@ -64,10 +62,9 @@ impl Writer {
 
     fn work(&mut self) -> Result<End, Fault> {
         loop {
-            let (look, patience) = (self.look(), self.patience()?);
-            let sleepers = &mut self.sleepers;
+            let (patience, sleepers) = (self.patience()?, &mut self.sleepers);
             let wake = || sleepers.take().into_iter().for_each(Sleepers::wake);
-            let taken = self.shared.queue.wait(look, patience, wake);
+            let taken = self.shared.queue.wait(patience, wake);
             if taken == Taken::Closed {
                 return Ok(End::Dropped);
             }
@@ -79,11 +76,6 @@ impl Writer {
         }
     }
 
-    /// How long to look for a request before sleeping.
-    fn look(&self) -> Duration {
-        if self.had_company { limits::LONG_SPIN } else { limits::SPIN }
-    }
-
     /// How long to wait for a request before tidying up without one; for ever if there is no need.
     fn patience(&self) -> Result<Option<Duration>, Fault> {
         let untidy = self.untidy || self.desk.take()?.journal.wants_commit();
@@ -92,13 +84,9 @@ impl Writer {
 
     /// Lets callers that were just answered come back: those that miss this commit wait for two. Of
     /// many, a third are enough: two or three commits in turn keep disk and processors busy. Nobody
-    /// waits longer than a fraction of what a commit takes; but a message whose answer is expected at once
-    /// waits for that.
+    /// waits longer than a fraction of what a commit takes.
     fn gather(&self) {
         let (started, queue) = (Instant::now(), &self.shared.queue);
-        while queue.is_patient() && started.elapsed() < limits::COMPANY {
-            std::thread::yield_now();
-        }
         let enough = self.expected.min(limits::LARGE_COMMIT).max(self.expected / 3);
         while queue.to_commit() < enough && started.elapsed() < limits::GATHER {
             // Whoever looks too often keeps those from their work that it waits for.

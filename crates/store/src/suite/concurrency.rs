@@ -14,7 +14,7 @@ use tokio::task::{JoinSet, yield_now};
 
 use super::World;
 use super::world::{event, session_id, state};
-use crate::{Body, CreateRefused, Early, Failure, PageLimit};
+use crate::{Body, CreateRefused, Failure, PageLimit};
 
 /// A client that has seen an event which is never acknowledged would, after a crash, take the next
 /// one with its seq for a repetition and drop it.
@@ -197,10 +197,8 @@ pub async fn messages_that_one_caller_sends_at_once_keep_their_order(world: Worl
 /// Whoever is told a message's number early can rely on it.
 pub async fn a_number_that_is_told_early_is_the_one_that_is_answered(world: World) {
     let id = world.session().await;
-    let messages = [("m1", true), ("m2", true), ("m1", false)];
-    for ((message_id, is_new), in_company) in messages.into_iter().zip([false, true, true]) {
-        let (sender, told) = oneshot::channel();
-        let early = Early { told: sender, in_company };
+    for (message_id, is_new) in [("m1", true), ("m2", true), ("m1", false)] {
+        let (early, told) = oneshot::channel();
         let message = world.entering(Some(message_id), "hello");
         let entered = world.store.enter_early(&id, message, early).await.unwrap();
         assert_eq!(entered.duplicate, !is_new);

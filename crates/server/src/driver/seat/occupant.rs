@@ -11,7 +11,6 @@ use rejoin_core::{InSeq, Timestamp};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinError, JoinHandle};
 
-use super::pace::Pace;
 use crate::agent::{ChildEnd, Orders};
 
 /// How long an agent may go on that has nothing to do any more.
@@ -61,7 +60,6 @@ pub(super) struct Running {
     pub(super) last_words: Duration,
     /// Whether its successor is started for work only.
     pub(super) rests: bool,
-    pub(super) pace: Pace,
 }
 
 impl Running {
