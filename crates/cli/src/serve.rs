@@ -77,15 +77,14 @@ async fn serve(config: &Config, sources: Sources) -> Result<()> {
         .clock(clock)
         .start()
         .map_err(|unavailable| anyhow!(unavailable))?;
-    let resumed = sessions.resume_work().await?;
-    if resumed > 0 {
-        tracing::info!(sessions = resumed, "work that was under way goes on");
-    }
-
     let health = Arc::new(Health::ready());
     let current = keys.clone();
     let service_settings = front::service_settings(settings);
     let service = Service::new(sessions, Arc::new(move || current.current()), service_settings);
+    let resumed = service.sessions().resume_work().await?; // not before it is served
+    if resumed > 0 {
+        tracing::info!(sessions = resumed, "work that was under way goes on");
+    }
     let access = Authenticator::open(&config.access)?;
     let routes = front::routes(config, &access, service.clone(), &health);
     // Before it is said that the server runs: SIGHUP would end it.

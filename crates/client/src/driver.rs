@@ -160,7 +160,7 @@ impl Driver {
         } else if let Some(seq) = self.handover.handled_seq()
             && let Some(saved) = self.keeper.wanted_up_to(seq)
         {
-            self.save(saved).await;
+            self.save(saved, handled).await;
         }
         if let Link::Open(socket) = link {
             socket.farewell().await;
@@ -250,9 +250,9 @@ impl Driver {
     }
 
     async fn do_what_is_due(&mut self) {
-        while let Some(Due { save, ack }) = self.handover.next_due() {
+        while let Some((items, Due { save, ack })) = self.handover.next_due() {
             if let Some(saved) = save {
-                self.save(saved).await;
+                self.save(saved, items).await;
             }
             match ack {
                 Some((connection, ack)) if connection == self.connection => self.acknowledge(&ack),
@@ -271,9 +271,10 @@ impl Driver {
         self.write(ack);
     }
 
-    async fn save(&mut self, saved: Saved) {
+    /// Keeps something that covers this many items.
+    async fn save(&mut self, saved: Saved, items: u64) {
         match self.keeper.save(saved).await {
-            Ok(()) => self.handover.saved(),
+            Ok(()) => self.handover.saved(items),
             Err(None) => {}
             Err(Some(error)) => self.give(Incoming::KeepFailed(error)),
         }

@@ -88,9 +88,10 @@ pub async fn open(directory: &Path, agent: impl Agent) -> Result<Embedded, Embed
     let store = Arc::new(open_store(directory, clock)?);
     let keys = Arc::new(KeyRing::new(signing_key(&directory.join(KEY_FILE))?, Vec::new()));
     let sessions = Sessions::builder(store).agent(agent).clock(clock).start()?;
-    sessions.resume_work().await?;
     let keys = Arc::new(move || Arc::clone(&keys));
-    Ok(Embedded { service: Service::new(sessions, keys, ServiceSettings::default()) })
+    let service = Service::new(sessions, keys, ServiceSettings::default());
+    service.sessions().resume_work().await?;
+    Ok(Embedded { service })
 }
 
 /// Serves `agent` on 127.0.0.1:8181 with its sessions in `directory`, until Ctrl-C.

@@ -467,7 +467,8 @@ impl Sessions {
     }
 
     /// Looks after agents of sessions that had work under way when the server stopped, until all of
-    /// them have been started; says how many.
+    /// them have been started; says how many. Where a [`Service`] serves them it is made before: a call that runs again
+    /// may need it.
     pub async fn resume_work(&self) -> Result<usize, Unavailable> {
         let mut query = Query { active_only: true, limit: 256, ..Query::default() };
         let mut started = 0;

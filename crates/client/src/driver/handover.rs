@@ -44,8 +44,8 @@ pub(super) struct Handover {
     unhandled: VecDeque<(usize, Option<Seq>)>,
     /// The weight of all of them.
     bytes: usize,
-    /// The last event that was handled since something was saved.
-    handled_seq: Option<Seq>,
+    /// The last event that was handled and that nothing saved covers, with the number of its item.
+    handled_seq: Option<(u64, Seq)>,
     /// What waits, with the number of items that come before it.
     waiting: VecDeque<(u64, Due)>,
     /// When the application last handled something, or had nothing to handle.
@@ -101,7 +101,7 @@ impl Handover {
             self.handled += 1;
             let (bytes, seq) = self.unhandled.pop_front().unwrap_or_default();
             self.bytes -= bytes;
-            self.handled_seq = seq.or(self.handled_seq);
+            self.handled_seq = seq.map(|seq| (self.handled, seq)).or(self.handled_seq);
             self.moved_at = Instant::now();
         }
     }
@@ -118,23 +118,20 @@ impl Handover {
         !self.is_empty()
     }
 
-    /// The next thing whose turn has come. What is saved comes before the ack that follows it.
-    pub(super) fn next_due(&mut self) -> Option<Due> {
-        let (after, _) = self.waiting.front()?;
-        if *after > self.handled {
-            return None;
-        }
-        self.waiting.pop_front().map(|(_, due)| due)
+    /// The next thing whose turn has come, with the number of items that come before it. What is saved comes before
+    /// the ack that follows it.
+    pub(super) fn next_due(&mut self) -> Option<(u64, Due)> {
+        self.waiting.pop_front_if(|(after, _)| *after <= self.handled)
     }
 
-    /// Something was saved: from here on is counted what it does not cover.
-    pub(super) fn saved(&mut self) {
-        self.handled_seq = None;
+    /// Something was saved that covers this many items. The application may have handled more by then.
+    pub(super) fn saved(&mut self, items: u64) {
+        self.handled_seq.take_if(|(item, _)| *item <= items);
     }
 
     /// The last event that was handled and that nothing saved covers.
     pub(super) fn handled_seq(&self) -> Option<Seq> {
-        self.handled_seq
+        self.handled_seq.map(|(_, seq)| seq)
     }
 
     fn last_waiting(&mut self) -> &mut Due {
@@ -166,8 +163,9 @@ fn merged(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rejoin_core::SessionId;
-    use rejoin_core::client::Status;
+    use crate::incoming::Event;
+    use rejoin_core::client::{self as core, Status};
+    use rejoin_core::{EventBody, SessionId};
 
     fn handover() -> (Handover, mpsc::UnboundedReceiver<Incoming>) {
         let window = Window { items: 3, bytes: 100, patience: Duration::from_secs(1) };
@@ -177,6 +175,12 @@ mod tests {
 
     fn item() -> Incoming {
         Incoming::Status(Status::CaughtUp)
+    }
+
+    fn event(seq: u64) -> Incoming {
+        let body = EventBody::new("said", &"something").unwrap().into_body();
+        let event = core::Event { seq: Seq::new(seq), event_id: None, replayed: false, body };
+        Incoming::Event(Event::from_core(event))
     }
 
     fn ack(last_seq: u64, received_count: u64, gap_detected: bool) -> ClientCommand {
@@ -197,9 +201,28 @@ mod tests {
         assert!(handover.ack_later(1, ack(1, 1, false)), "it has to wait");
         assert!(handover.next_due().is_none());
         handover.handled(1);
-        let due = handover.next_due().unwrap();
+        let (_, due) = handover.next_due().unwrap();
         assert!(due.save.is_some() && due.ack.is_some());
         assert!(handover.next_due().is_none());
+    }
+
+    /// The application ran ahead of the driver: what is saved covers less than what was handled.
+    #[tokio::test]
+    async fn events_handled_beyond_what_is_saved_are_still_to_be_saved() {
+        let (mut handover, _received) = handover();
+        for number in 1..=3 {
+            handover.give(event(number));
+            if number == 1 {
+                handover.save_later(Saved::default());
+            }
+        }
+        handover.handled(2);
+        let (items, due) = handover.next_due().unwrap();
+        assert!(due.save.is_some());
+        handover.saved(items);
+        assert_eq!(handover.handled_seq(), Some(Seq::new(2)), "the second is not covered");
+        handover.saved(2);
+        assert_eq!(handover.handled_seq(), None);
     }
 
     #[tokio::test]
@@ -209,10 +232,10 @@ mod tests {
         handover.ack_later(1, ack(1, 1, true));
         handover.ack_later(1, ack(2, 1, false));
         handover.handled(1);
-        assert_eq!(handover.next_due().unwrap().ack, Some((1, ack(2, 2, true))));
+        assert_eq!(handover.next_due().unwrap().1.ack, Some((1, ack(2, 2, true))));
         handover.ack_later(1, ack(3, 1, true));
         handover.ack_later(2, ack(4, 0, false));
-        assert_eq!(handover.next_due().unwrap().ack, Some((2, ack(4, 0, false))));
+        assert_eq!(handover.next_due().unwrap().1.ack, Some((2, ack(4, 0, false))));
     }
 
     #[tokio::test]

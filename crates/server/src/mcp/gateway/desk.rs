@@ -154,8 +154,9 @@ impl<'a> Desk<'a> {
     pub(super) async fn work(mut self) {
         let Err(closing) = self.go_on().await;
         match &closing {
-            Closing::Told | Closing::Left => {}
-            Closing::Displaced => self.resigned.store(true, Ordering::Release),
+            Closing::Told => {}
+            // It leaves nothing undone, whether or not the driver knows yet that the session has ended.
+            Closing::Left | Closing::Displaced => self.resigned.store(true, Ordering::Release),
             Closing::NotTaken(why) => {
                 tracing::debug!(session = %self.session, %why, "nobody takes what an MCP server says");
             }
