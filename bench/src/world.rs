@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
+use rejoin_core::lifetime::Lifetime;
 use rejoin_core::limits::LogBounds;
 use rejoin_core::log::Weight;
 use rejoin_core::page::Body;
@@ -101,7 +102,7 @@ pub async fn parked(store: &dyn Store, number: u64) -> Result<()> {
         now: NOW,
     };
     let generation = store.attach(&id, attach).await?.record.generation;
-    store.detach(&id, Detach { generation, keep_for: DAY, now: NOW }).await?;
+    store.detach(&id, Detach { generation, lifetime: Lifetime::keeping(DAY), now: NOW }).await?;
     Ok(())
 }
 

@@ -12,6 +12,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use rejoin::core::lifetime::Lifetime;
 use rejoin::core::record::{About, Ending, Kind, Transport};
 use rejoin::core::state::{Attach, Create, Detach, End, Room, Takeover};
 use rejoin::core::{Epoch, Generation, LogId, Principal, SessionId, Timestamp};
@@ -139,7 +140,7 @@ impl World {
     /// The client goes, and its session is cleaned up. Says whether it was.
     fn go(&self, generation: Generation, respects: Respects) -> bool {
         thread::yield_now();
-        let detach = Detach { generation, keep_for: HOUR, now: NOW };
+        let detach = Detach { generation, lifetime: Lifetime::keeping(HOUR), now: NOW };
         if block_on(self.store.detach(&self.id, detach)).is_err() {
             return false; // somebody has come meanwhile, so nobody asks the hook
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use rejoin_core::identity::StoreIdentity;
+use rejoin_core::lifetime::Verdict;
 use rejoin_core::limits;
 pub use rejoin_core::page::{
     Body, MessagePage, Page, StoredEntry, StoredEvent, StoredMessage, StoredSnapshot,
@@ -20,6 +21,7 @@ use rejoin_core::{Generation, InSeq, Principal, Seq, SessionId, Term, Timestamp}
 use tokio::sync::oneshot;
 
 use crate::audit::{AuditPage, AuditQuery, AuditRecord};
+use crate::changes::Changes;
 use crate::measure::{Measurements, StoreBytes};
 
 /// Keeps sessions.
@@ -64,6 +66,10 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// A session as of its last durable change; nothing if it is unknown or forgotten.
     async fn session(&self, id: &SessionId) -> Result<Option<Record>, Unavailable>;
 
+    /// Tells when a session has changed in a way that [`Store::session`], [`Store::read`] or [`Store::messages`] show,
+    /// and when the store ceases to work. A reader that was told of a change sees it. Acks and trims need not be told.
+    fn changes(&self, id: &SessionId) -> Changes;
+
     /// Sessions in the order of their ids, from after `query.after`.
     async fn sessions(&self, query: &Query) -> Result<Vec<Record>, Unavailable>;
 
@@ -92,8 +98,13 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         attach: Attach,
     ) -> Result<Attached, Failure<AttachRefused>>;
 
-    /// Parks a session, if the generation that has gone is still the present one.
-    async fn detach(&self, id: &SessionId, detach: Detach) -> Result<(), Failure<Stale>>;
+    /// Parks a session, if the generation that has gone is still the present one. Says what the policy wants; nothing if
+    /// it was parked already.
+    async fn detach(
+        &self,
+        id: &SessionId,
+        detach: Detach,
+    ) -> Result<Option<Verdict>, Failure<Stale>>;
 
     /// Notes what a client has received. May be lost in a crash.
     async fn ack(&self, id: &SessionId, ack: Ack) -> Result<(), Failure<AckRefused>>;

@@ -7,6 +7,7 @@
 mod account;
 mod active;
 pub mod audit;
+mod changes;
 mod contract;
 #[cfg(feature = "embedded")]
 pub mod embedded;
@@ -18,6 +19,7 @@ mod shares;
 
 pub mod suite;
 
+pub use changes::{ChangeBoard, Changes};
 pub use contract::{
     Body, CreateRefused, Due, Failure, MessagePage, Page, PageLimit, Parked, Query, Restoration,
     Store, StoredEntry, StoredEvent, StoredMessage, StoredSnapshot, Unavailable,

@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use rejoin_core::attempt::Attempt;
 use rejoin_core::codes::Reason;
 use rejoin_core::identity::StoreIdentity;
+use rejoin_core::lifetime::Verdict;
 use rejoin_core::limits::{self, LogBounds};
 use rejoin_core::log::Entry;
 use rejoin_core::record::{Record, Status};
@@ -24,6 +25,7 @@ use rejoin_core::{InSeq, Principal, Seq, SessionId, Term, Timestamp};
 use crate::account::{Accounts, Adds, Bounds, Counted};
 use crate::active::Active;
 use crate::audit::{AuditPage, AuditQuery, AuditRecord};
+use crate::changes::{ChangeBoard, Changes};
 use crate::contract::{
     Body, CreateRefused, Due, Failure, MessagePage, Page, PageLimit, Query, Restoration, Store,
     StoredEntry, StoredEvent, StoredMessage, StoredSnapshot, Unavailable,
@@ -45,6 +47,7 @@ pub struct MemoryStore {
     /// Held while a session is ended: it may go on only in one that is not ended meanwhile.
     ending: Mutex<()>,
     measurements: Measurements,
+    changes: ChangeBoard,
 }
 
 #[derive(Debug, Default)]
@@ -70,7 +73,8 @@ impl MemoryStore {
         let measurements = Measurements::default();
         let max = Bounds { all: u64::MAX, of_principal: u64::MAX };
         let (identity, accounts) = (StoreIdentity::new(random), Accounts::new(max));
-        Self { identity, bounds, accounts, max, audit_max, inner, ending, measurements }
+        let changes = ChangeBoard::default();
+        Self { identity, bounds, accounts, max, audit_max, inner, ending, measurements, changes }
     }
 
     /// With a bound for what all sessions hold together. Beyond it the events of those that need theirs
@@ -136,6 +140,7 @@ impl MemoryStore {
             inner.write_down(record, self.audit_max);
         }
         self.keep_to_bound(inner);
+        self.changes.announce([id]);
         result.map_err(Failure::Refused)
     }
 
@@ -385,6 +390,10 @@ impl Store for MemoryStore {
         self.view(id, SessionState::record)
     }
 
+    fn changes(&self, id: &SessionId) -> Changes {
+        self.changes.subscribe(id)
+    }
+
     async fn sessions(&self, query: &Query) -> Result<Vec<Record>, Unavailable> {
         let inner = self.lock()?;
         let from = query.after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
@@ -419,7 +428,11 @@ impl Store for MemoryStore {
         self.change_audited(id, None, audit, |session| session.attach(&attach))
     }
 
-    async fn detach(&self, id: &SessionId, detach: Detach) -> Result<(), Failure<Stale>> {
+    async fn detach(
+        &self,
+        id: &SessionId,
+        detach: Detach,
+    ) -> Result<Option<Verdict>, Failure<Stale>> {
         self.change(id, Some(detach.now), |session| session.detach(&detach))
     }
 
@@ -589,6 +602,7 @@ impl Store for MemoryStore {
             && let Some(session) = inner.remove(id)
         {
             self.uncount(&session);
+            self.changes.announce([id]);
         }
         Ok(())
     }
@@ -631,6 +645,7 @@ impl Store for MemoryStore {
             (None, Some(trace)) => drop(self.insert(inner, trace)),
             (None, None) => {}
         }
+        self.changes.announce([&from]);
         let replaced = old.filter(|_| replaces_active).map(Box::new);
         Ok(Restoration::Made { record: Box::new(self.insert(inner, session)), replaced })
     }
@@ -683,6 +698,7 @@ impl Store for MemoryStore {
 
     async fn close(&self) -> Result<(), Unavailable> {
         self.lock()?.closed = true;
+        self.changes.announce_all();
         Ok(())
     }
 }

@@ -5,8 +5,8 @@ use crate::common::live::*;
 use crate::common::*;
 use rejoin_core::lifetime::{Lifetime, OnDisconnect};
 use rejoin_core::settings::Settings;
-use rejoin_core::worker::Covering;
 use rejoin_core::state::Attach;
+use rejoin_core::worker::Covering;
 
 fn settings(on_disconnect: OnDisconnect) -> Settings {
     let disconnect_ttl = Some(MINUTE * 10);

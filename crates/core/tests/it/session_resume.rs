@@ -6,8 +6,8 @@ use crate::common::*;
 use rejoin_core::limits::LogBounds;
 use rejoin_core::resume::Asked;
 use rejoin_core::settings::Settings;
-use rejoin_core::worker::Covering;
 use rejoin_core::state::{Attach, End, Takeover};
+use rejoin_core::worker::Covering;
 use rejoin_core::{Epoch, Seq};
 
 /// A session of so many events, of which only the newest are held.

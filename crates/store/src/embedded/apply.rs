@@ -13,7 +13,7 @@ use rejoin_core::state::{
 use rejoin_core::{InSeq, SessionId, Timestamp};
 use tokio::sync::oneshot;
 
-use super::batch::Batch;
+use super::batch::{Aftermath, Batch};
 use super::cleanup;
 use super::desk::Papers;
 use super::index::IndexChange;
@@ -292,7 +292,9 @@ impl Papers {
         self.shared.uncount(session);
         session.plan.trace = Trace::Nothing;
         session.plan.reschedule = false;
-        self.batch.aftermath.index_changes.push(IndexChange::Remove(id.clone(), session.due()));
+        let Aftermath { changed, index_changes, .. } = &mut self.batch.aftermath;
+        changed.push(Arc::clone(&session.state.about));
+        index_changes.push(IndexChange::Remove(id.clone(), session.due()));
     }
 
     /// Gives a session another key and says which one it had.

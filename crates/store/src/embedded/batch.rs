@@ -3,6 +3,7 @@
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
+use rejoin_core::record::About;
 use rejoin_core::{InSeq, Seq, Timestamp};
 
 use super::commit::SessionRow;
@@ -49,6 +50,8 @@ pub(super) struct Aftermath {
     pub(super) row: Option<Arc<Row>>,
     /// Sessions of which more was changed than that events were added: readers may see it then.
     pub(super) touched: Vec<Arc<Slot>>,
+    /// Sessions that readers will see changed.
+    pub(super) changed: Vec<Arc<About>>,
     /// What readers will see come and go.
     pub(super) index_changes: Vec<IndexChange>,
     /// Bodies that were written again.
@@ -143,6 +146,7 @@ impl Batch {
         if !session.plan.changed {
             session.plan.changed = true;
             session.touched = self.number();
+            self.aftermath.changed.push(Arc::clone(&session.state.about));
         }
         if touches >= Touches::Record {
             self.list(slot, session);

@@ -78,6 +78,7 @@ use std::thread::JoinHandle;
 use async_trait::async_trait;
 use rejoin_core::attempt::Attempt;
 use rejoin_core::identity::StoreIdentity;
+use rejoin_core::lifetime::Verdict;
 use rejoin_core::record::Record;
 use rejoin_core::state::{
     Ack, AckRefused, Append, AppendRefused, Appended, Attach, AttachRefused, Attached, Create,
@@ -99,6 +100,7 @@ use self::shared::Shared;
 use self::slot::{Session, Touches, Trace};
 pub use self::verify::{Verification, verify};
 use crate::audit::{AuditPage, AuditQuery, AuditRecord, RevokesTokens};
+use crate::changes::Changes;
 use crate::contract::{
     Body, CreateRefused, Due, Failure, MessagePage, Page, PageLimit, Parked, Query, Restoration,
     Store, StoredEntry, StoredEvent, StoredSnapshot, Unavailable,
@@ -301,6 +303,10 @@ impl Store for EmbeddedStore {
         self.view(id, Session::record)
     }
 
+    fn changes(&self, id: &SessionId) -> Changes {
+        self.shared.changes.subscribe(id)
+    }
+
     async fn sessions(&self, query: &Query) -> Result<Vec<Record>, Unavailable> {
         self.shared.check_open()?;
         Ok(self.shared.index.list(query))
@@ -332,7 +338,11 @@ impl Store for EmbeddedStore {
         .await
     }
 
-    async fn detach(&self, id: &SessionId, detach: Detach) -> Result<(), Failure<Stale>> {
+    async fn detach(
+        &self,
+        id: &SessionId,
+        detach: Detach,
+    ) -> Result<Option<Verdict>, Failure<Stale>> {
         let change = move |session: &mut SessionState<Piece>| row_if_ok(session.detach(&detach));
         self.change(id, Touches::Record, Some(detach.now), change).await
     }

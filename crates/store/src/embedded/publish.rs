@@ -80,7 +80,7 @@ impl Writer {
 
     /// Lets readers see what was committed.
     fn publish(&mut self, aftermath: &mut Aftermath) {
-        let Aftermath { row, touched, index_changes, moves, now, .. } = aftermath;
+        let Aftermath { row, touched, changed, index_changes, moves, now, .. } = aftermath;
         row.take().into_iter().for_each(|row| row.set_durable());
         for moved in moves.drain(..) {
             moved.take_effect();
@@ -108,6 +108,8 @@ impl Writer {
         if !index_changes.is_empty() {
             self.shared.index.apply(index_changes.drain(..));
         }
+        self.shared.changes.announce(changed.iter().map(|about| &about.id));
+        changed.clear();
     }
 
     /// Has sessions give way if a principal, or all of them together, hold too much.

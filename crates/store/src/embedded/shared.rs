@@ -18,6 +18,7 @@ use super::read::Readers;
 use super::runs::CurrentRun;
 use super::schema::Files;
 use crate::account::{Accounts, Bounds};
+use crate::changes::ChangeBoard;
 use crate::contract::Unavailable;
 use crate::measure::{Measurements, StoreBytes};
 
@@ -29,6 +30,7 @@ pub(super) struct Shared {
     pub(super) run: CurrentRun,
     pub(super) queue: Queue,
     pub(super) index: Index,
+    pub(super) changes: ChangeBoard,
     pub(super) readers: Readers,
     pub(super) measurements: Measurements,
     pub(super) disk_space: DiskSpace,
@@ -63,6 +65,7 @@ impl Shared {
             run,
             queue: Queue::default(),
             index: Index::default(),
+            changes: ChangeBoard::default(),
             readers: Readers::new(&files.database),
             measurements: Measurements::default(),
             bounds,
@@ -92,6 +95,7 @@ impl Shared {
             first
         });
         self.queue.close(why);
+        self.changes.announce_all();
     }
 
     /// Somebody wants the store closed.
@@ -150,6 +154,7 @@ impl Shared {
         let why = self.why_not();
         self.queue.close(&why);
         self.readers.close();
+        self.changes.announce_all();
         why
     }
 

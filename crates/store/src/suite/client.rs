@@ -1,5 +1,6 @@
 //! The client's side: attaching, acking and going, each under its generation.
 
+use rejoin_core::lifetime::Lifetime;
 use rejoin_core::record::{Ending, Transport};
 use rejoin_core::state::{Ack, AckRefused, Attach, AttachRefused, Detach, Stale, Takeover};
 use rejoin_core::{Generation, Seq};
@@ -116,7 +117,7 @@ pub async fn going_parks_the_session_and_sets_its_deadline(mut world: World) {
     let id = world.session().await;
     let generation = world.attach(&id).await;
     world.wait(KEEP * 2);
-    let detach = Detach { keep_for: KEEP * 3, ..world.detaching(generation) };
+    let detach = Detach { lifetime: Lifetime::keeping(KEEP * 3), ..world.detaching(generation) };
     world.store.detach(&id, detach).await.unwrap();
     let record = world.record(&id).await;
     assert_eq!((record.attached, record.generation), (None, generation));

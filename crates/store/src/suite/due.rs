@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use rejoin_core::lifetime::Lifetime;
 use rejoin_core::record::{Ending, Record};
 use rejoin_core::state::{Create, Detach, Enter, Keep};
 use rejoin_core::{Generation, SessionId, Timestamp};
@@ -51,7 +52,7 @@ pub async fn an_attached_session_is_never_due(world: World) {
     let id = kept_for(&world, 5).await;
     let generation = world.attach(&id).await;
     assert_eq!(due(&world, after(&world, 999_999), 9).await, (vec![], None));
-    let detach = Detach { keep_for: secs(7), ..world.detaching(generation) };
+    let detach = Detach { lifetime: Lifetime::keeping(secs(7)), ..world.detaching(generation) };
     world.store.detach(&id, detach).await.unwrap();
     assert_eq!(due(&world, after(&world, 7), 9).await, (vec![id], None));
 }

@@ -34,6 +34,7 @@ use crate::Store;
 mod append;
 mod attempts;
 mod audit;
+mod changes;
 mod client;
 mod concurrency;
 mod due;
@@ -183,6 +184,12 @@ suite! {
             kept_results_count_against_the_bounds_and_are_counted_as_held,
             a_page_of_results_ends_at_its_limits,
             events_of_an_mcp_session_grow_old_though_nobody_acks_them,
+        }
+        changes {
+            each_change_that_readers_see_is_told,
+            a_change_whose_caller_has_gone_is_told,
+            what_happened_before_one_waits_is_not_missed,
+            who_waits_learns_that_the_store_was_closed,
         }
         client {
             attaching_raises_the_generation_by_one,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use rejoin_core::lifetime::Lifetime;
 use rejoin_core::limits::{GRACE_AFTER_START, TOKEN_GRACE};
 use rejoin_core::log::MessageDigest;
 use rejoin_core::record::{Ending, Record};
@@ -356,7 +357,7 @@ pub async fn whoever_asks_first_learns_whose_clients_were_attached(mut world: Wo
 pub async fn nothing_expires_in_the_first_minute(mut world: World) {
     let (due, later) = (world.session().await, world.session().await);
     let generation = world.attach(&later).await;
-    let detach = Detach { keep_for: KEEP * 3, ..world.detaching(generation) };
+    let detach = Detach { lifetime: Lifetime::keeping(KEEP * 3), ..world.detaching(generation) };
     world.store.detach(&later, detach).await.unwrap();
     let deadline = world.now + KEEP * 3;
     world.wait(KEEP * 2);

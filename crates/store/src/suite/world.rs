@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use rejoin_core::lifetime::Lifetime;
 use rejoin_core::log::{EntryKind, MessageDigest, Weight};
 use rejoin_core::record::{About, Ending, Kind, Record, Transport};
 use rejoin_core::state::{
@@ -165,7 +166,7 @@ impl World {
 
     /// A client going.
     pub(super) fn detaching(&self, generation: Generation) -> Detach {
-        Detach { generation, keep_for: KEEP, now: self.now }
+        Detach { generation, lifetime: Lifetime::keeping(KEEP), now: self.now }
     }
 
     /// Enters a message without an id and says its number.

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rejoin_core::lifetime::Lifetime;
 use rejoin_core::limits::LogBounds;
 use rejoin_core::log::{EntryKind, MessageDigest, Weight};
 use rejoin_core::record::{About, Kind, Record, Transport};
@@ -149,7 +150,7 @@ pub(crate) fn attachment() -> Attach {
 }
 
 pub(crate) fn departure(generation: Generation) -> Detach {
-    Detach { generation, keep_for: HOUR, now: at(5) }
+    Detach { generation, lifetime: Lifetime::keeping(HOUR), now: at(5) }
 }
 
 /// Appends at the head, wherever that is.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use rejoin_core::attempt::Attempt;
 use rejoin_core::codes::Reason;
+use rejoin_core::lifetime::Lifetime;
 use rejoin_core::log::{EntryKind, MessageDigest, Weight};
 use rejoin_core::record::{Ending, Kind, Record};
 use rejoin_core::state::{
@@ -148,7 +149,7 @@ impl World {
         let record = self.record(id).await;
         let generation = record.map(|record| record.generation).unwrap_or_default();
         let keep_for = Duration::from_millis(self.dice.below(7_200_000));
-        let detach = Detach { generation, keep_for, now: self.now() };
+        let detach = Detach { generation, lifetime: Lifetime::keeping(keep_for), now: self.now() };
         let (a, b) = self.stores();
         assert_eq!(a.detach(id, detach).await, b.detach(id, detach).await);
     }

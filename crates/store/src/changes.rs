@@ -1,0 +1,83 @@
+//! Who wants to know when a session changes. A store announces each change once readers can see it, so
+//! readers need no other wake-up, whoever made the change and whether or not its caller waits for it.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rejoin_core::SessionId;
+use tokio::sync::Notify;
+
+/// Everybody who waits for changes of a store's sessions. For those who write stores.
+#[derive(Clone, Default)]
+pub struct ChangeBoard(Arc<Mutex<HashMap<SessionId, Vec<Arc<Notify>>>>>);
+
+/// Is told when a session has changed. What happens between two calls of [`Changes::changed`] is not
+/// missed: subscribe, look, then wait.
+#[must_use = "it is told of nothing once it is dropped"]
+pub struct Changes {
+    session: SessionId,
+    told: Arc<Notify>,
+    board: ChangeBoard,
+}
+
+impl ChangeBoard {
+    /// Tells of all changes of a session from now on.
+    pub fn subscribe(&self, id: &SessionId) -> Changes {
+        let told = Arc::new(Notify::new());
+        self.lock().entry(id.clone()).or_default().push(Arc::clone(&told));
+        Changes { session: id.clone(), told, board: self.clone() }
+    }
+
+    /// These sessions have changed, and readers can see it.
+    pub fn announce<'a>(&self, sessions: impl IntoIterator<Item = &'a SessionId>) {
+        let board = self.lock();
+        if board.is_empty() {
+            return;
+        }
+        for id in sessions {
+            board.get(id).into_iter().flatten().for_each(|told| told.notify_one());
+        }
+    }
+
+    /// The store does not work any longer: everybody looks, and finds out.
+    pub fn announce_all(&self) {
+        self.lock().values().flatten().for_each(|told| told.notify_one());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Vec<Arc<Notify>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Changes {
+    /// Waits until the session has changed since the last call, or since it was subscribed to. One return may
+    /// stand for several changes, and for none. Nothing is missed if it is dropped.
+    pub async fn changed(&mut self) {
+        self.told.notified().await;
+    }
+}
+
+impl Drop for Changes {
+    fn drop(&mut self) {
+        let mut board = self.board.lock();
+        if let Some(told) = board.get_mut(&self.session) {
+            told.retain(|told| !Arc::ptr_eq(told, &self.told));
+            if told.is_empty() {
+                board.remove(&self.session);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for ChangeBoard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChangeBoard").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Changes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Changes").field(&self.session).finish()
+    }
+}
