@@ -18,7 +18,7 @@ use axum::extract::ws::{Message as Pushed, WebSocket, WebSocketUpgrade};
 use axum::routing::get;
 use futures_util::{SinkExt as _, StreamExt as _};
 use rejoin::core::EventBody;
-use rejoin::core::session::Publication;
+use rejoin::core::worker::Publication;
 use rejoin::{Agent, Seat, Sessions};
 use serde::Deserialize;
 use tokio::net::TcpStream;

@@ -16,7 +16,7 @@ use std::thread;
 
 use anyhow::{Context as _, Result, anyhow};
 use rejoin::core::lifetime::{Lifetime, OnDisconnect};
-use rejoin::core::session::Settings as SessionSettings;
+use rejoin::core::settings::Settings as SessionSettings;
 use rejoin::core::state::Takeover;
 use rejoin::service::Service;
 use rejoin::{Clock, ServerSettings, Sessions, WebHook};

@@ -7,13 +7,13 @@ use std::fmt::Write as _;
 
 use async_trait::async_trait;
 use futures_util::stream::{empty, unfold};
+use rejoin::Sessions;
 use rejoin::core::record::{Kind, Record};
-use rejoin::core::session::Publication;
 use rejoin::core::state::Keep;
+use rejoin::core::worker::Publication;
 use rejoin::core::{LogId, Principal, Seq, SessionId};
 use rejoin::mcp::parts::{Event, Kind as Said, Message, Notes, StreamName, to_its_end};
-use rejoin::store::{CreateRefused, Failure, PageLimit, Unavailable};
-use rejoin::{Sessions, Watch};
+use rejoin::store::{Changes, CreateRefused, Failure, PageLimit, Unavailable};
 use rmcp::transport::streamable_http_server::session::{
     EventId, EventStore, EventStoreError, EventStream, ServerSseMessage,
 };
@@ -105,7 +105,7 @@ impl EventStore for DurableEventStore {
         last_event_id: &str,
     ) -> Result<EventStream, EventStoreError> {
         let place = Place::parse(last_event_id).ok_or("no event of this store has that id")?;
-        let watch = self.sessions.watch(&place.session);
+        let changes = self.sessions.store().changes(&place.session);
         let store = self.sessions.store();
         let page = store.read(&place.session, place.seq.previous(), one()).await?;
         let page = page.filter(|page| page.record.is_active() && page.record.log == place.log);
@@ -117,7 +117,7 @@ impl EventStore for DurableEventStore {
         if said.and_then(|event| event.message).is_some_and(is_answer) {
             return Ok(Box::pin(empty()));
         }
-        let replay = Replay { sessions: self.sessions.clone(), place, watch, over: false };
+        let replay = Replay { sessions: self.sessions.clone(), place, changes, over: false };
         Ok(Box::pin(SyncStream::new(unfold(replay, Replay::next))))
     }
 }
@@ -127,7 +127,7 @@ struct Replay {
     sessions: Sessions,
     /// The last event that was read.
     place: Place,
-    watch: Watch,
+    changes: Changes,
     over: bool,
 }
 
@@ -136,7 +136,7 @@ impl Replay {
         while !self.over {
             match self.read().await {
                 Ok(Some(event)) => return Some((event, self)),
-                Ok(None) if !self.over => self.watch.stirred().await,
+                Ok(None) if !self.over => self.changes.changed().await,
                 Ok(None) => {}
                 Err(error) => {
                     tracing::error!(%error, "a stream can't be read any more");

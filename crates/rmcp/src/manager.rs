@@ -127,7 +127,7 @@ impl DurableSessionManager {
             left_over,
             may_run_again: self.may_run_again.get().cloned().unwrap_or_else(never),
             idle_ttl: self.handler_idle_ttl,
-            watch: self.sessions().watch(record.id()),
+            changes: self.sessions().store().changes(record.id()),
             place,
         }
     }
@@ -149,7 +149,7 @@ impl DurableSessionManager {
     async fn broken_stream(&self, record: &Record, place: &str) -> Result<Feed, ManagerError> {
         let place = place_in(record, place)?;
         let id = record.id();
-        let watch = self.sessions().watch(id);
+        let changes = self.sessions().store().changes(id);
         let hub = self.hub(id);
         let anew = hub.is_read(&place.stream) || !hub.has_readers();
         let present = self.enter(record, anew).await;
@@ -157,7 +157,7 @@ impl DurableSessionManager {
         let ends = stream != StreamName::general();
         let cursor = seq.min(record.head);
         let beginning =
-            Beginning { stream, cursor, owed, ends, suspects_loss: true, present, watch };
+            Beginning { stream, cursor, owed, ends, suspects_loss: true, present, changes };
         Ok(Feed::over(self.streams.clone(), record, beginning))
     }
 }
@@ -224,7 +224,7 @@ impl SessionManager for DurableSessionManager {
         let record = self.record(id).await?;
         let way = self.way(record.id())?;
         let (reads, works) = (self.enter(&record, false).await, self.enter(&record, false).await);
-        let watch = self.sessions().watch(record.id());
+        let changes = self.sessions().store().changes(record.id());
         let stream = StreamName::from_random(crate::random()?);
         let stored = words::stored_form(&message)?;
         let owes = parts::RequestId::parse(
@@ -254,7 +254,7 @@ impl SessionManager for DurableSessionManager {
             ends: true,
             suspects_loss: false,
             present: reads,
-            watch,
+            changes,
         };
         let feed = Feed::over(self.streams.clone(), &record, beginning);
         let priming = self.priming(&record, &feed).await?;
@@ -280,12 +280,12 @@ impl SessionManager for DurableSessionManager {
         let record = self.record(id).await?;
         let hub = self.hub(record.id());
         let stream = StreamName::general();
-        let watch = self.sessions().watch(record.id());
+        let changes = self.sessions().store().changes(record.id());
         let present = self.enter(&record, hub.is_read(&stream)).await;
         let cursor = hub.general().unwrap_or(record.oldest.previous());
         let (owed, ends) = (Owed::new(), false);
         let beginning =
-            Beginning { stream, cursor, owed, ends, suspects_loss: false, present, watch };
+            Beginning { stream, cursor, owed, ends, suspects_loss: false, present, changes };
         let feed = Feed::over(self.streams.clone(), &record, beginning);
         let priming = self.priming(&record, &feed).await?;
         Ok(events_of(feed, priming, None))

@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use rejoin::Sessions;
 use rejoin::core::record::{Kind, Record};
-use rejoin::core::session::Publication;
 use rejoin::core::state::Keep;
+use rejoin::core::worker::Publication;
 use rejoin::core::{Generation, Principal, SessionId};
 use rejoin::mcp::parts::{Book, Handshake, Keeping, to_its_end};
 use rejoin::store::{CreateRefused, Failure};

@@ -7,11 +7,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rejoin::core::session::Publication;
+use rejoin::Sessions;
+use rejoin::core::worker::Publication;
 use rejoin::core::{EventBody, SessionId};
 use rejoin::mcp::parts::{Event, Handshake, Hub, Keeping, Notes, StreamName};
-use rejoin::store::Failure;
-use rejoin::{Sessions, Watch};
+use rejoin::store::{Changes, Failure};
 use rmcp::RoleServer;
 use rmcp::model::{
     ClientJsonRpcMessage, ClientNotification, ClientRequest, RequestId, ServerJsonRpcMessage,
@@ -54,7 +54,7 @@ pub struct SessionWorker {
     pub(crate) may_run_again: MayRunAgain,
     /// How long a handler is kept that has no client and nothing to do.
     pub(crate) idle_ttl: Option<Duration>,
-    pub(crate) watch: Watch,
+    pub(crate) changes: Changes,
     /// Its place among the handlers that live.
     pub(crate) place: Ours<mpsc::Sender<FromClient>>,
 }
@@ -234,7 +234,7 @@ impl SessionWorker {
             client = self.from_client.recv() => {
                 client.map(Happened::Client).ok_or(Quit::TransportClosed)
             }
-            () = self.watch.stirred() => Ok(Happened::Stirred),
+            () = self.changes.changed() => Ok(Happened::Stirred),
             () = context.cancellation_token.cancelled() => Err(Quit::Cancelled),
             () = quiet => Ok(Happened::Quiet),
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rejoin_core::page::{StoredEntry, StoredSnapshot};
 use rejoin_core::record::Record;
-use rejoin_core::session::{Covering, Publication, Published};
+use rejoin_core::worker::{Covering, Publication, Published};
 use rejoin_core::{InSeq, SessionId, Term, Timestamp};
 use rejoin_store::Unavailable;
 use tokio::sync::{mpsc, oneshot, watch};

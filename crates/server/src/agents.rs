@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicU64;
 pub use command::{Command, MAX_CHILDREN};
 pub use example::Example;
 pub use http::Http;
-use rejoin_core::session::Publication;
+use rejoin_core::worker::Publication;
 
 use crate::child::stray::excerpt;
 use crate::event::{EventRefused, Spoken};

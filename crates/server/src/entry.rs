@@ -1,8 +1,8 @@
 //! What clients send, as it is stored in the in log and handed to the agent.
 
-use rejoin_core::MessageId;
 use rejoin_core::log::{EntryKind, MessageDigest};
 use rejoin_core::page::Body;
+use rejoin_core::{Generation, MessageId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -43,6 +43,17 @@ impl EntryBody {
     pub(crate) fn content_json(&self) -> &str {
         self.content.as_deref().map_or("null", RawValue::get)
     }
+}
+
+/// Something for the agent that is not entered yet.
+#[derive(Debug)]
+pub(crate) struct NewEntry {
+    /// The generation of the client that sends it; none over HTTP.
+    pub(crate) generation: Option<Generation>,
+    pub(crate) kind: EntryKind,
+    /// Its id and content, if it has an id.
+    pub(crate) digest: Option<MessageDigest>,
+    pub(crate) body: Body,
 }
 
 /// The event by which agents and readers know an entry.

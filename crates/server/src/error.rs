@@ -1,7 +1,7 @@
 //! What can go wrong when asking the sessions for something.
 
-use rejoin_core::session::PublishRefused;
 use rejoin_core::state::{AppendRefused, AttachRefused, EndRefused};
+use rejoin_core::worker::PublishRefused;
 use rejoin_store::{CreateRefused, Failure, Unavailable};
 
 /// The session's driver has ended: its store failed or the server is going down.

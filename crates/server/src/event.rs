@@ -6,7 +6,7 @@
 pub use rejoin_core::event_body::{EventBody, EventRefused, check_depth, is_reserved};
 use rejoin_core::event_body::{Members, in_stored_form, one_line};
 use rejoin_core::page::{Body, StoredEvent};
-use rejoin_core::session::Publication;
+use rejoin_core::worker::Publication;
 use rejoin_core::{EventId, InSeq, LogId, Seq, SessionId, Timestamp};
 
 /// The event by which an agent sets its state and says nothing.

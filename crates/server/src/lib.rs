@@ -9,7 +9,8 @@
 //!
 //! use rejoin::core::record::{Kind, Transport};
 //! use rejoin::core::resume::Asked;
-//! use rejoin::core::session::{Publication, Tell};
+//! use rejoin::core::reader::Tell;
+//! use rejoin::core::worker::Publication;
 //! use rejoin::core::{EventBody, Principal, Seq};
 //! use rejoin::store::MemoryStore;
 //! use rejoin::{Client, Sessions, Told};
@@ -64,9 +65,9 @@ mod lane;
 mod limits;
 pub mod mcp;
 mod metrics;
-mod outlet;
 mod outward;
 mod post;
+mod presence;
 mod pulse;
 mod random;
 mod reaper;
@@ -79,7 +80,6 @@ mod sse_parser;
 mod store_view;
 mod tasks;
 mod timeline;
-mod watch;
 pub mod web;
 mod webhook;
 
@@ -103,5 +103,4 @@ pub use series::{Sample, Spread};
 pub use sessions::{Builder, Client, ServerSettings, Sessions};
 pub use store_view::StoreView;
 pub use timeline::{Death, Happening, Moment, Return};
-pub use watch::Watch;
 pub use webhook::WebHook;

@@ -265,12 +265,12 @@ impl Metrics {
 
     /// A client is back after a while, and is replayed so much.
     pub(crate) fn returned(&self, away: Option<Duration>, replayed: u64, lost: u64) {
-        self.returned_to_driver(away, replayed, lost);
+        self.returned_to_reader(away, replayed, lost);
         self.lost_events.inc_by(lost);
     }
 
     /// The same, if a driver tells the client what is lost, and counts that.
-    pub(crate) fn returned_to_driver(&self, away: Option<Duration>, replayed: u64, lost: u64) {
+    pub(crate) fn returned_to_reader(&self, away: Option<Duration>, replayed: u64, lost: u64) {
         if let Some(away) = away {
             self.away.note(&AWAY, away.as_secs_f64());
         }

@@ -8,37 +8,37 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use rejoin_core::attempt::Attempt;
 use rejoin_core::log::EntryKind;
 use rejoin_core::page::Body;
 use rejoin_core::record::{About, Ending, Kind, Record, Status, Transport};
 use rejoin_core::resume::Asked;
-use rejoin_core::session::{AttachRequest, Input, Interest, Publication, Published};
 use rejoin_core::state::{
-    Attach, AttachRefused, Create, End, EnterRefused, Entered, Keep, Restore, RestoreRefused, Room,
-    Stale, Takeover, TokenUse,
+    Attach, Create, End, EnterRefused, Entered, Keep, Restore, RestoreRefused, Room, Stale,
+    Takeover, TokenUse,
 };
+use rejoin_core::worker::{Publication, Published};
 use rejoin_core::{Epoch, LogId, Principal, ProcessId, SessionId, Timestamp};
 use rejoin_store::{Failure, Query, Restoration, Store, Unavailable};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 use crate::agents::AgentCounts;
-use crate::attachment::{Attachment, Line, Outgoing, WAITING_TELLS};
+use crate::attachment::Attachment;
 use crate::clock::Clock;
 use crate::driver::{Command, Utterance};
+use crate::entry::NewEntry;
 use crate::error::{AttachError, CreateError, EndError, PublishError};
 use crate::hook::Lifecycle;
 use crate::mcp::Hubs;
 use crate::metrics::Metrics;
+use crate::presence::Presence;
 use crate::series::Sample;
 use crate::service::{Service, WeakService};
 use crate::shared::Shared;
 use crate::store_view::StoreView;
 use crate::tasks::Owned;
 use crate::timeline::{Happening, Moment, Return};
-use crate::watch::Watch;
-use crate::{entry, outlet, random, series};
+use crate::{entry, random, series};
 
 pub use self::builder::{Builder, ServerSettings};
 
@@ -181,50 +181,55 @@ impl Sessions {
         self.shared.store.sessions(query).await
     }
 
-    /// Attaches a client. What it is told first is whether that worked.
+    /// Attaches a client. What it is told first is where it goes on.
     pub async fn attach(&self, id: &SessionId, client: Client) -> Result<Attachment, AttachError> {
-        self.attach_for(id, client, Interest::Events, None).await
-    }
-
-    /// The same for somebody whose streams read the log themselves: it is told only whether that
-    /// worked, and when it is over.
-    pub(crate) async fn be_present(
-        &self,
-        id: &SessionId,
-        client: Client,
-    ) -> Result<Attachment, AttachError> {
-        self.attach_for(id, client, Interest::Presence, None).await
+        let (sessions, id) = (self.clone(), id.clone());
+        self.finish(|owned| async move { sessions.attach_in(owned, &id, client, None).await })
+            .await?
     }
 
     /// Attaches a client; the attempt is in the audit trail if that changes the session.
-    pub(crate) async fn attach_for(
+    pub(crate) async fn attach_in(
         &self,
+        owned: Owned,
         id: &SessionId,
         client: Client,
-        interest: Interest,
         attempt: Option<Attempt>,
     ) -> Result<Attachment, AttachError> {
-        let record = self.shared.store.session(id).await?.ok_or(Failure::NotFound)?;
-        if record.about.principal != client.principal {
-            return Err(Failure::Refused(AttachRefused::Foreign));
+        let shared = &self.shared;
+        if shared.is_stopping() {
+            return Err(crate::error::gone().into());
         }
-        let attachment = self.shared.next_attachment();
+        let Client { principal, transport, asked, token } = client;
         let attach = Attach {
-            principal: client.principal,
-            transport: client.transport,
-            takeover: match interest {
-                Interest::Events => self.shared.settings.takeover,
-                Interest::Presence => Takeover::Replace, // it replaces itself
-            },
-            token: client.token,
+            principal,
+            transport,
+            takeover: shared.settings.takeover,
+            token,
             attempt: attempt.map(Box::new),
+            now: shared.clock.now(),
+        };
+        let changes = shared.store.changes(id);
+        let (attached, presence) = shared.attach(owned, id, attach).await?;
+        Ok(Attachment::new(shared, changes, attached, presence, asked))
+    }
+
+    /// The same for somebody whose streams read the log themselves.
+    pub(crate) async fn be_present(
+        &self,
+        owned: Owned,
+        record: &Record,
+        transport: Transport,
+    ) -> Result<Presence, AttachError> {
+        let attach = Attach {
+            principal: record.about.principal.clone(),
+            transport,
+            takeover: Takeover::Replace, // it replaces itself
+            token: None,
+            attempt: None,
             now: self.shared.clock.now(),
         };
-        let request = AttachRequest { attachment, attach, asked: client.asked, interest };
-        let (outlet, told) = outlet::queue(WAITING_TELLS);
-        let driver = self.shared.ask(id, Command::Attach(Box::new((request, outlet)))).await?;
-        let line = Line { id: attachment, session: id.clone(), driver };
-        Ok(Attachment { told, line })
+        Ok(self.shared.attach(owned, record.id(), attach).await?.1)
     }
 
     /// Publishes into a session's out log, on behalf of its agent; returns once it is durable.
@@ -249,12 +254,10 @@ impl Sessions {
         message_id: Option<&str>,
         body: Body,
     ) -> Result<Entered, Failure<EnterRefused>> {
-        self.shared.store.session(id).await?.ok_or(Failure::NotFound)?;
+        let record = self.shared.store.session(id).await?.ok_or(Failure::NotFound)?;
         let digest = message_id.map(|id| entry::digest(id, &body));
-        let (reply, answer) = oneshot::channel();
-        let outgoing = Box::new(Outgoing { from: None, kind, digest, body, reply });
-        self.shared.ask(id, Command::Enter(outgoing)).await?;
-        answer.await.map_err(|_| crate::error::gone())?
+        let new = NewEntry { generation: None, kind, digest, body };
+        self.shared.enter(&record.about, new).outcome().await?
     }
 
     /// Ends a session.
@@ -315,7 +318,7 @@ impl Sessions {
         }
         self.shared.happened(Lifecycle::Restored, &record);
         if let Some(replaced) = &replaced {
-            self.shared.tell_driver(replaced.id(), Input::Replaced).await;
+            self.shared.driver_looks(replaced.id());
         }
         Ok(*record)
     }
@@ -332,11 +335,16 @@ impl Sessions {
 
     /// Cuts the connection of a session's client, as a network might, and keeps the session. Says
     /// whether there was one.
-    pub async fn cut(&self, id: &SessionId) -> bool {
-        let Some(driver) = self.shared.drivers.get(id) else { return false };
-        let (reply, answer) = oneshot::channel();
-        let asked = driver.send(Command::Cut { reply }).await;
-        asked.is_ok() && answer.await.unwrap_or(false)
+    pub async fn cut(&self, id: &SessionId) -> Result<bool, Unavailable> {
+        let (shared, id) = (Arc::clone(&self.shared), id.clone());
+        let cut = self.finish(|owned| async move {
+            match shared.store.session(&id).await? {
+                // Its reader sees that it is attached no longer.
+                Some(record) => shared.detach(owned, &record.about, record.generation).await,
+                None => Ok(false),
+            }
+        });
+        cut.await?
     }
 
     /// Ends a session's agent as a crash would, wherever it is; another one goes on from the state that is
@@ -346,11 +354,6 @@ impl Sessions {
         let (reply, answer) = oneshot::channel();
         let asked = driver.send(Command::Restart { reply }).await;
         asked.is_ok() && answer.await.unwrap_or(false)
-    }
-
-    /// Is told whenever a session has new events, or has ended, in this process.
-    pub fn watch(&self, id: &SessionId) -> Watch {
-        self.shared.watches.watch(id)
     }
 
     /// Sets the deadline of a session that nobody is attached to, if its generation is still this one.
@@ -487,11 +490,8 @@ impl Sessions {
     }
 
     /// Tells every client that the server is going down and will be back.
-    pub async fn drain(&self) {
-        let tell = async |driver: mpsc::Sender<Command>| {
-            let _ = driver.send(Command::Input(Box::new(Input::Drain))).await;
-        };
-        join_all(self.shared.drivers.all().into_iter().map(tell)).await;
+    pub fn drain(&self) {
+        self.shared.draining.send_replace(true);
     }
 
     /// Ends everything that runs and closes the store. What is on its way to the store gets there

@@ -2,21 +2,22 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use rejoin_core::record::{Kind, Record};
-use rejoin_core::session::{Input, Settings};
-use rejoin_core::state::{End, EndRefused};
-use rejoin_core::{AttachmentId, ProcessId, SessionId, Timestamp};
+use rejoin_core::page::{Body, StoredEntry};
+use rejoin_core::record::{About, Kind, Record};
+use rejoin_core::settings::Settings;
+use rejoin_core::state::{End, EndRefused, Enter, EnterRefused, Entered};
+use rejoin_core::{InSeq, ProcessId, SessionId, Timestamp};
 use rejoin_store::{Failure, Unavailable};
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use crate::agent::Agent;
 use crate::agents::AgentCounts;
 use crate::clock::Clock;
 use crate::driver::{Command, WAITING_COMMANDS, drive};
+use crate::entry::NewEntry;
 use crate::hook::{Claims, Lifecycle, SessionHook};
 use crate::mcp::Hubs;
 use crate::metrics::Metrics;
@@ -25,9 +26,8 @@ use crate::series::Series;
 use crate::service::WeakService;
 use crate::sessions::ServerSettings;
 use crate::store_view::StoreView;
-use crate::tasks::{Owned, Tasks};
+use crate::tasks::{Begun, Owned, Tasks};
 use crate::timeline::Timeline;
-use crate::watch::Watches;
 
 pub(crate) struct Shared {
     pub(crate) store: StoreView,
@@ -44,11 +44,10 @@ pub(crate) struct Shared {
     /// Woken when a deadline in the store may have come nearer.
     pub(crate) deadlines: Notify,
     pub(crate) tasks: Tasks,
+    /// Whether clients are told that the server is going down.
+    pub(crate) draining: watch::Sender<bool>,
     pub(crate) stop: watch::Sender<bool>,
     pub(crate) drivers: Drivers,
-    pub(crate) last_attachment: AtomicU64,
-    /// Who waits for new events without being attached.
-    pub(crate) watches: Watches,
     pub(crate) metrics: Metrics,
     pub(crate) series: Series,
     pub(crate) timeline: Timeline,
@@ -101,9 +100,85 @@ impl Shared {
 
     /// Starts a session's driver if it has none, to look whether there is something to do.
     pub(crate) fn wake(self: &Arc<Self>, id: &SessionId) {
-        if !self.is_stopping() {
-            self.offer(id, Command::Input(Box::new(Input::Tick)));
+        self.hand_on(id, Command::Look);
+    }
+
+    /// A client has come or gone: an agent of this process wants to know.
+    pub(crate) fn agent_looks(self: &Arc<Self>, about: &About) {
+        if self.agents.of(about.kind).is_some() {
+            self.wake(&about.id);
         }
+    }
+
+    /// Something happened to a session: if it has a driver, that looks.
+    pub(crate) fn driver_looks(self: &Arc<Self>, id: &SessionId) {
+        if self.drivers.get(id).is_some() {
+            self.wake(id);
+        }
+    }
+
+    /// Gives a session's driver something to do, sooner or later; one is started if it has none.
+    fn hand_on(self: &Arc<Self>, id: &SessionId, command: Command) {
+        if self.is_stopping() {
+            return;
+        }
+        if let (_, Some(refused)) = self.offer(id, command) {
+            let (shared, id) = (Arc::clone(self), id.clone());
+            self.tasks.spawn(|_| async move {
+                let _ = shared.ask(&id, refused).await; // the server stops
+            });
+        }
+    }
+
+    /// Enters a message in a session's in log. The agent may begin with it as soon as its place in the log is settled;
+    /// whoever sent it learns of it when it is durable. Messages that one caller enters keep their order.
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        about: &Arc<About>,
+        new: NewEntry,
+    ) -> Begun<Result<Entered, Failure<EnterRefused>>> {
+        let (shared, about) = (Arc::clone(self), Arc::clone(about));
+        self.tasks.begin(|owned| async move { shared.enter_in(owned, &about, new).await })
+    }
+
+    async fn enter_in(
+        self: &Arc<Self>,
+        owned: Owned,
+        about: &About,
+        new: NewEntry,
+    ) -> Result<Entered, Failure<EnterRefused>> {
+        let NewEntry { generation, kind, digest, body } = new;
+        let (id, now, session) = (&about.id, self.clock.now(), &self.settings.session);
+        let enter = Enter {
+            generation,
+            kind,
+            digest,
+            size: u32::try_from(body.len()).unwrap_or(u32::MAX),
+            body: Body::clone(&body),
+            max_waiting_bytes: session.max_waiting_bytes,
+            keep_for: session.lifetime.session_ttl,
+            now,
+        };
+        let agent = self.agents.of(about.kind);
+        let entered = match agent.is_some_and(|agent| agent.begins_early()) {
+            true => {
+                let (told, number) = oneshot::channel();
+                let entry = StoredEntry { in_seq: InSeq::ZERO, kind, at: now, body };
+                // If there is no room in its queue the driver learns of it below.
+                self.offer(id, Command::Entering(Box::new((number, entry))));
+                self.store.change(owned).enter_early(id, enter, told).await
+            }
+            false => self.store.change(owned).enter(id, enter).await,
+        };
+        if let Ok(Entered { in_seq, duplicate }) = entered {
+            if duplicate {
+                self.metrics.duplicates.inc();
+            }
+            if agent.is_some() {
+                self.hand_on(id, Command::Entered(in_seq));
+            }
+        }
+        entered
     }
 
     /// Puts a command in the queue of a session's driver, under the lock that a driver needs to
@@ -135,9 +210,9 @@ impl Shared {
         (driver, refused)
     }
 
-    /// Ends a session, and tells its driver if it has one.
+    /// Ends a session, and has its driver look if it has one.
     pub(crate) async fn end(
-        &self,
+        self: &Arc<Self>,
         owned: Owned,
         id: &SessionId,
         end: End,
@@ -146,16 +221,8 @@ impl Shared {
         let record = self.store.change(owned).end(id, end).await?;
         self.happened(what, &record);
         self.deadline_set(forget_at);
-        self.tell_driver(id, Input::Ended { by: None }).await;
+        self.driver_looks(id);
         Ok(record)
-    }
-
-    /// Tells a session's driver, if it has one, how the session has ended; wakes whoever watches it.
-    pub(crate) async fn tell_driver(&self, id: &SessionId, end: Input) {
-        if let Some(driver) = self.drivers.get(id) {
-            let _ = driver.send(Command::Input(Box::new(end))).await;
-        }
-        self.watches.stir(id);
     }
 
     /// A session's time comes at `at`. The reaper is woken only if it would sleep past that: a storm
@@ -164,10 +231,6 @@ impl Shared {
         if at < self.clock.now() + reaper::LONGEST_SLEEP {
             self.deadlines.notify_one();
         }
-    }
-
-    pub(crate) fn next_attachment(&self) -> AttachmentId {
-        AttachmentId(self.last_attachment.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
@@ -205,10 +268,6 @@ impl Drivers {
 
     pub(crate) fn get(&self, id: &SessionId) -> Option<mpsc::Sender<Command>> {
         self.lock().get(id).cloned()
-    }
-
-    pub(crate) fn all(&self) -> Vec<mpsc::Sender<Command>> {
-        self.lock().values().cloned().collect()
     }
 
     pub(crate) fn len(&self) -> usize {

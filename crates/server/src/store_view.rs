@@ -10,7 +10,7 @@ use rejoin_core::record::Record;
 use rejoin_core::state::Tokens;
 use rejoin_core::{InSeq, Principal, Seq, SessionId, Timestamp};
 use rejoin_store::audit::{AuditPage, AuditQuery};
-use rejoin_store::{Due, Measurements, PageLimit, Query, Store, StoreBytes, Unavailable};
+use rejoin_store::{Changes, Due, Measurements, PageLimit, Query, Store, StoreBytes, Unavailable};
 
 use crate::tasks::Owned;
 
@@ -49,6 +49,11 @@ impl StoreView {
     /// See [`Store::session`].
     pub async fn session(&self, id: &SessionId) -> Result<Option<Record>, Unavailable> {
         self.0.session(id).await
+    }
+
+    /// See [`Store::changes`].
+    pub fn changes(&self, id: &SessionId) -> Changes {
+        self.0.changes(id)
     }
 
     /// See [`Store::sessions`].

@@ -9,6 +9,7 @@
 
 use std::future::poll_fn;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use rejoin_store::Unavailable;
@@ -29,6 +30,23 @@ pub(crate) struct Tasks {
 /// Proof that something runs in a task of the server: no caller that goes away ends it half way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Owned(());
+
+/// Work that was begun.
+#[derive(Debug)]
+pub(crate) enum Begun<T> {
+    Done(T),
+    UnderWay(oneshot::Receiver<T>),
+}
+
+impl<T> Begun<T> {
+    /// What came of it.
+    pub(crate) async fn outcome(self) -> Result<T, Unavailable> {
+        match self {
+            Self::Done(outcome) => Ok(outcome),
+            Self::UnderWay(outcome) => outcome.await.map_err(|_| crate::error::gone()),
+        }
+    }
+}
 
 impl Tasks {
     /// None yet. To be called inside a tokio runtime, which will run them.
@@ -74,6 +92,24 @@ impl Tasks {
             }
         });
         outcome.await.map_err(|_| crate::error::gone())
+    }
+
+    /// Begins some work before it returns, and does the rest of it to its end, whether or not the caller waits. What one
+    /// caller begins first, the store does first.
+    pub(crate) fn begin<T, F>(&self, work: impl FnOnce(Owned) -> F) -> Begun<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + Send + 'static,
+    {
+        let mut work = Box::pin(work(Owned(())));
+        if let Poll::Ready(outcome) = work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return Begun::Done(outcome);
+        }
+        let (done, outcome) = oneshot::channel();
+        self.spawn_in_set(async move {
+            let _ = done.send(work.await); // the caller may have gone
+        });
+        Begun::UnderWay(outcome)
     }
 
     /// Waits until all have ended; those that take longer than `within` are aborted.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
-use rejoin::core::{EventBody, session::Publication};
+use rejoin::core::{EventBody, worker::Publication};
 use rejoin::{Agent, EntryBody, Seat, embed};
 use serde_json::json;
 use tokio::net::TcpListener;

@@ -119,7 +119,8 @@ impl Reader {
     pub(super) fn on_looked(&mut self, record: Option<&Record>, now: Timestamp) {
         if self.delivery.asked == Some(Question::RecordAlone) {
             self.delivery.asked = None;
-            self.sees(record, now);
+            self.sees(record);
+            self.export_if_due(now);
         }
     }
 
@@ -129,13 +130,14 @@ impl Reader {
         }
         self.delivery.asked = None;
         let record = page.as_ref().map(|page| &page.record);
-        if !self.sees(record, now) {
+        if !self.sees(record) {
             return;
         }
         // If it was set back meanwhile, this page is not for it.
         if let Some(page) = page.filter(|_| self.delivery.cursor == after) {
             self.deliver(page);
         }
+        self.export_if_due(now);
     }
 
     fn deliver(&mut self, page: Box<Page>) {

@@ -32,7 +32,7 @@ use self::signs_of_life::{SignsOfLife, StateExport};
 use crate::codes::CloseCode;
 use crate::page::Page;
 use crate::position::{Generation, InSeq, Seq};
-use crate::record::{Ending, Record, Status};
+use crate::record::{Record, Status};
 use crate::resume::{self, Asked, Resume};
 use crate::settings::Settings;
 use crate::state::{Ack, Attached};
@@ -118,6 +118,33 @@ pub struct Reader {
     ends_itself: bool,
     is_over: bool,
     outputs: VecDeque<ReaderOutput>,
+}
+
+/// How a client that was attached under a generation stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It is attached.
+    Attached,
+    /// Another client has taken the session over, or another session goes on in its place: to a client that is the same.
+    Superseded,
+    /// The session was parked under it.
+    Cut,
+    /// The session has ended, or is forgotten.
+    Ended,
+}
+
+impl Standing {
+    /// As the session's record says.
+    pub fn of(record: Option<&Record>, generation: Generation) -> Self {
+        let Some(record) = record else { return Self::Ended };
+        match &record.status {
+            Status::Ended { ending, .. } if ending.leads_to().is_some() => Self::Superseded,
+            Status::Ended { .. } => Self::Ended,
+            Status::Active if record.generation > generation => Self::Superseded,
+            Status::Active if record.attached.is_none() => Self::Cut,
+            Status::Active => Self::Attached,
+        }
+    }
 }
 
 /// See [`Reader::doubtful_ack`].
@@ -249,48 +276,37 @@ impl Reader {
     }
 
     /// The session is as this record says, or forgotten. Says whether the reader goes on.
-    fn sees(&mut self, record: Option<&Record>, now: Timestamp) -> bool {
-        let Some(record) = record else {
-            return self.ends(&Ending::Expired);
+    fn sees(&mut self, record: Option<&Record>) -> bool {
+        let standing = match (self.generation, record) {
+            (Some(mine), record) => Standing::of(record, mine),
+            (None, Some(record)) if record.is_active() => Standing::Attached, // as far as an observer is
+            (None, record) => Standing::of(record, Generation::ZERO),
         };
-        if let Status::Ended { ending, .. } = &record.status {
-            return self.ends(ending);
+        match (standing, record) {
+            (Standing::Attached, Some(record)) => {
+                let acked = self.record.acked.max(record.acked); // one may be on its way to the store
+                self.record = Record { acked, ..record.clone() };
+                self.sees_state();
+                self.judge_doubtful_ack();
+                return true;
+            }
+            (Standing::Attached | Standing::Ended, _) => self.ends(),
+            (Standing::Superseded, _) => {
+                self.tell(Tell::Superseded);
+                self.leave(LeaveReason::Closed(CloseCode::Superseded));
+            }
+            (Standing::Cut, _) => self.leave(LeaveReason::Cut),
         }
-        match self.generation {
-            Some(mine) if record.generation > mine => return self.is_superseded(),
-            Some(_) if record.attached.is_none() => return self.is_cut(),
-            Some(_) | None => {}
-        }
-        let acked = self.record.acked.max(record.acked); // one may be on its way to the store
-        self.record = Record { acked, ..record.clone() };
-        self.sees_state(now);
-        self.judge_doubtful_ack();
-        true
+        false
     }
 
-    fn ends(&mut self, ending: &Ending) -> bool {
-        if ending.leads_to().is_some() {
-            return self.is_superseded(); // to its client that is what a later connection is
-        }
+    fn ends(&mut self) {
         self.tell(Tell::Ended);
         if self.ends_itself {
             self.is_over = true;
         } else {
             self.leave(LeaveReason::Closed(CloseCode::SessionEnded));
         }
-        false
-    }
-
-    fn is_superseded(&mut self) -> bool {
-        self.tell(Tell::Superseded);
-        self.leave(LeaveReason::Closed(CloseCode::Superseded));
-        false
-    }
-
-    /// The session was parked under it.
-    fn is_cut(&mut self) -> bool {
-        self.leave(LeaveReason::Cut);
-        false
     }
 
     fn leave(&mut self, reason: LeaveReason) {

@@ -132,12 +132,11 @@ impl Reader {
     }
 
     /// The record was looked at: the agent may have stored another state.
-    pub(super) fn sees_state(&mut self, now: Timestamp) {
+    pub(super) fn sees_state(&mut self) {
         if self.record.snapshot != self.export.seen {
             self.export.seen = self.record.snapshot;
             self.export.waits = self.record.snapshot.is_some();
         }
-        self.export_if_due(now);
     }
 
     fn export_due(&self) -> Option<Timestamp> {
@@ -146,7 +145,8 @@ impl Reader {
         wanted.then(|| self.export.last.map_or(Timestamp::default(), soonest))
     }
 
-    fn export_if_due(&mut self, now: Timestamp) {
+    /// Sends a changed state, if it is time; the events that were there with it go first.
+    pub(super) fn export_if_due(&mut self, now: Timestamp) {
         if !self.is_over && self.export_due().is_some_and(|at| at <= now) {
             (self.export.waits, self.export.before) = (false, self.export.last.replace(now));
             self.tell(Tell::Checkpoint);

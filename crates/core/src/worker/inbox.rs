@@ -14,6 +14,11 @@ impl Worker {
         }
     }
 
+    pub(super) fn on_entered(&mut self, in_seq: InSeq) {
+        self.record.in_head = self.record.in_head.max(in_seq);
+        self.ask_for_entries();
+    }
+
     /// Asks for the entries that the agent has not been handed, if it can take some.
     pub(super) fn ask_for_entries(&mut self) {
         if let Some(after) = self.agent.wants_entries(self.record.in_head) {

@@ -43,6 +43,11 @@ pub enum WorkerInput {
     Looked(Option<Box<Record>>),
     /// The store will have this message as the next, but has not answered yet: only the agent may know.
     Entering(StoredEntry),
+    /// The store has the message with this number, and all before it.
+    Entered {
+        /// The number.
+        in_seq: InSeq,
+    },
     /// This process has the lease: it may publish.
     Leased {
         /// The term of it.
@@ -135,6 +140,7 @@ impl Worker {
         match input {
             WorkerInput::Looked(record) => self.on_looked(record.as_deref()),
             WorkerInput::Entering(entry) => self.on_entering(entry),
+            WorkerInput::Entered { in_seq } => self.on_entered(in_seq),
             WorkerInput::Leased { term } => self.on_leased(term),
             WorkerInput::AgentReady { covering } => self.on_agent_ready(covering),
             WorkerInput::AgentGone => self.on_agent_gone(),

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use rejoin_core::record::Kind;
-use rejoin_core::session::Covering;
+use rejoin_core::worker::Covering;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 

@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use rejoin_core::InSeq;
 use rejoin_core::log::EntryKind;
 use rejoin_core::page::StoredEntry;
-use rejoin_core::session::Publication;
+use rejoin_core::worker::Publication;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 

@@ -25,7 +25,7 @@ use hyper::{Method, Response};
 use rejoin_core::MessageId;
 use rejoin_core::log::EntryKind;
 use rejoin_core::page::StoredEntry;
-use rejoin_core::session::Publication;
+use rejoin_core::worker::Publication;
 use rejoin_store::Unavailable;
 use serde::Serialize;
 use serde_json::value::RawValue;

@@ -3,187 +3,55 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use rejoin_core::SessionId;
 use rejoin_core::lifetime::Verdict;
-use rejoin_core::page::StoredEntry;
-use rejoin_core::record::{Ending, Kind};
-use rejoin_core::resume::Gap;
-use rejoin_core::session::{Input, LeaveReason, Output, PublishRefused, Published, Tell, Ticket};
-use rejoin_core::state::{
-    Append, AppendRefused, Appended, Attach, AttachRefused, Detach, End, EndRefused, Enter,
-    EnterRefused, Entered, Keep, Stale,
-};
-use rejoin_core::{AttachmentId, Generation, SessionId};
-use rejoin_store::{Body, Failure, PageLimit, Unavailable};
-use tokio::sync::oneshot;
+use rejoin_core::record::Kind;
+use rejoin_core::state::{Append, AppendRefused, Appended, Keep};
+use rejoin_core::worker::{PublishRefused, Published, Ticket, WorkerInput, WorkerOutput};
+use rejoin_store::{Body, Failure, Unavailable};
 use tokio::time::sleep;
 use tracing::{Instrument as _, debug_span};
 
-use super::{Done, Driver, Reply};
-use crate::asking;
-use crate::attachment::Told;
-use crate::error::{EndError, append_refused, flatten};
-use crate::hook::Lifecycle;
-use crate::outlet::NotPut;
+use super::{Done, Driver};
+use crate::error::append_refused;
 use crate::shared::Shared;
 use crate::tasks::Owned;
-use crate::timeline::Happening;
 
 /// How long an append waits before it is tried again, while the store takes nothing new.
 const ROOM_AGAIN: Duration = Duration::from_millis(250);
 
 impl Driver {
     pub(super) fn carry_out_all(&mut self) {
-        while let Some(output) = self.session.poll_output() {
+        while let Some(output) = self.worker.poll_output() {
             self.carry_out(output);
         }
     }
 
-    fn carry_out(&mut self, output: Output) {
+    fn carry_out(&mut self, output: WorkerOutput) {
         match output {
-            Output::Attach { attachment, attach } => self.attach(attachment, *attach),
-            Output::Detach { detach, then } => self.detach(detach, then),
-            Output::Ack(ack) => {
-                let (shared, id, owned) = (Arc::clone(&self.shared), self.id.clone(), self.owned);
-                self.client_lane
-                    .push(async move { quietly(shared.store.change(owned).ack(&id, ack).await) });
-            }
-            Output::Enter { ticket, from, enter } => self.enter(ticket, from, *enter),
-            Output::Append(append) => self.append(*append),
-            Output::Read { attachment, after } => {
-                let (shared, id) = (Arc::clone(&self.shared), self.id.clone());
-                self.reads.push(async move {
-                    match shared.store.read(&id, after, PageLimit::default()).await {
-                        Ok(page) => {
-                            let page = page.map(Box::new);
-                            Done::Happened(Input::Page { attachment, after, page })
-                        }
-                        Err(unavailable) => Done::Failed(unavailable),
-                    }
-                });
-            }
-            Output::ReadEntries { after } => {
+            WorkerOutput::Append(append) => self.append(*append),
+            WorkerOutput::ReadEntries { after } => {
                 let (shared, id) = (Arc::clone(&self.shared), self.id.clone());
                 self.reads.push(async move {
                     let limit = rejoin_core::limits::HAND_ENTRIES;
                     match shared.store.entries(&id, after, limit).await {
-                        Ok(entries) => Done::Happened(Input::Entries { after, entries }),
+                        Ok(entries) => Done::Happened(WorkerInput::Entries { after, entries }),
                         Err(unavailable) => Done::Failed(unavailable),
                     }
                 });
             }
-            Output::Hand(entries) => {
-                if self.session.record().about.kind == Kind::Agent {
+            WorkerOutput::Hand(entries) => {
+                if self.worker.record().about.kind == Kind::Agent {
                     self.seat.note_handed(&entries);
                 }
                 self.seat.hand(entries);
             }
-            Output::StopAgent => self.seat.stop(self.session.is_over(), self.shared.clock.now()),
-            Output::Published { ticket, result } => self.published(ticket, result),
-            Output::Entered { ticket, result, from: _ } => {
-                if result.as_ref().is_ok_and(|entered| entered.duplicate) {
-                    self.shared.metrics.duplicates.inc();
-                }
-                if let Some(reply) = self.entering.remove(&ticket) {
-                    let _ = reply.send(result.map_err(Failure::Refused));
-                }
+            WorkerOutput::StopAgent => {
+                self.seat.stop(self.worker.is_over(), self.shared.clock.now());
             }
-            Output::Tell { attachment, tell } => self.tell(attachment, tell),
-            Output::HeartbeatMissed => {
-                self.shared.metrics.heartbeats_missed.inc();
-            }
-            Output::Leave { attachment, reason } => self.leave(attachment, reason),
-            Output::WorkDone(verdict) => self.work_done(verdict),
+            WorkerOutput::Published { ticket, result } => self.published(ticket, result),
+            WorkerOutput::WorkDone => self.work_done(),
         }
-    }
-
-    fn attach(&mut self, attachment: AttachmentId, attach: Attach) {
-        let (shared, id, owned) = (Arc::clone(&self.shared), self.id.clone(), self.owned);
-        self.client_lane.push(async move {
-            let answer = shared.store.change(owned).attach(&id, attach).await;
-            match flatten(answer, AttachRefused::Ended(Ending::Closed)) {
-                Ok(answer) => {
-                    if let Ok(attached) = &answer {
-                        shared.happened(Lifecycle::Attached, &attached.record);
-                    }
-                    let answer = Box::new(answer);
-                    Done::Happened(Input::AttachAnswered { attachment, answer })
-                }
-                Err(unavailable) => Done::Failed(unavailable),
-            }
-        });
-    }
-
-    /// Parks the session. The policy has its say, or the hook instead, if there is one: until it
-    /// decides, the session has its longest ttl, so that a hook that never does leaks nothing.
-    fn detach(&mut self, mut detach: Detach, then: Verdict) {
-        let (shared, id, owned) = (Arc::clone(&self.shared), self.id.clone(), self.owned);
-        if shared.hook.is_some() {
-            detach.keep_for = shared.settings.session.lifetime.session_ttl;
-        }
-        self.client_lane.push(async move {
-            match shared.store.change(owned).detach(&id, detach).await {
-                Ok(()) => {}
-                Err(Failure::Refused(_) | Failure::NotFound) => return Done::Nothing,
-                Err(Failure::Unavailable(unavailable)) => return Done::Failed(unavailable),
-            }
-            shared.metrics.parked();
-            shared.noted(&id, detach.generation, Happening::Parked);
-            shared.deadline_set(detach.now + detach.keep_for);
-            match (&shared.hook, then) {
-                (Some(_), _) => {
-                    match asking::ask(&shared, &id, detach.generation, detach.now).await {
-                        Ok(_) => Done::Nothing,
-                        Err(unavailable) => Done::Failed(unavailable),
-                    }
-                }
-                (None, Verdict::KeepUntil(_)) => Done::Nothing,
-                (None, Verdict::End) => {
-                    let end = End {
-                        ending: Ending::CleanedUp,
-                        only_parked: Some(detach.generation),
-                        only_by: None,
-                        only_due: false,
-                        remember_for: shared.settings.remember_for(),
-                        now: detach.now,
-                    };
-                    end_quietly(owned, &shared, &id, end).await
-                }
-            }
-        });
-    }
-
-    /// Enters a message. The agent may begin with it as soon as its place in the log is settled; whoever
-    /// sent it learns of it when it is durable.
-    fn enter(&mut self, ticket: Ticket, from: Option<AttachmentId>, enter: Enter<Body>) {
-        let (shared, id, owned) = (Arc::clone(&self.shared), self.id.clone(), self.owned);
-        if self.agent().is_some_and(|agent| !agent.begins_early()) {
-            return self.enter_durably(ticket, from, enter);
-        }
-        let (early, told) = oneshot::channel();
-        let (kind, at, body) = (enter.kind, enter.now, Body::clone(&enter.body));
-        let readable = self.session.record().about.kind == Kind::Agent;
-        self.reads.push(async move {
-            match told.await {
-                Ok(in_seq) => {
-                    Done::Happened(Input::Entering(StoredEntry { in_seq, kind, at, body }))
-                }
-                Err(_) => Done::Nothing, // the store says it all at once
-            }
-        });
-        self.client_lane.join(async move {
-            let answer = shared.store.change(owned).enter_early(&id, enter, early).await;
-            entered(&shared, &id, readable, (ticket, from), answer)
-        });
-    }
-
-    /// Enters a message that the agent gets when it is durable.
-    fn enter_durably(&mut self, ticket: Ticket, from: Option<AttachmentId>, enter: Enter<Body>) {
-        let (shared, id, owned) = (Arc::clone(&self.shared), self.id.clone(), self.owned);
-        let readable = self.session.record().about.kind == Kind::Agent;
-        self.client_lane.join(async move {
-            let answer = shared.store.change(owned).enter(&id, enter).await;
-            entered(&shared, &id, readable, (ticket, from), answer)
-        });
     }
 
     fn append(&mut self, append: Append<Body>) {
@@ -197,78 +65,20 @@ impl Driver {
                 Ok(Err(refused @ AppendRefused::NotAtHead { .. })) => {
                     Done::Failed(Unavailable(Arc::from(refused.to_string())))
                 }
-                Ok(answer) => {
-                    shared.watches.stir(&id);
-                    Done::Happened(Input::Appended(answer))
-                }
+                Ok(answer) => Done::Happened(WorkerInput::Appended(answer)),
                 Err(unavailable) => Done::Failed(unavailable),
             }
         };
         self.agent_lane.push(append.instrument(span));
     }
 
-    /// Ends the session because a client wants it: it stays connected, everybody else is closed.
-    pub(super) fn end(&mut self, by: AttachmentId, reply: Reply<(), EndError>) -> Done {
-        let only_by = self.session.generation_of(by);
-        if only_by.is_none() {
-            let (named, current) = (Generation::ZERO, self.session.record().generation);
-            let replaced = EndRefused::Stale(Stale { named, current });
-            let refused = if self.session.is_over() { EndRefused::Already } else { replaced };
-            let _ = reply.send(Err(Failure::Refused(refused))); // whoever asked may have gone
-            return Done::Nothing;
-        }
+    /// The work is done: if nobody is there the policy has its say, unless the hook has had its own.
+    fn work_done(&mut self) {
         let (shared, id, owned) = (Arc::clone(&self.shared), self.id.clone(), self.owned);
-        self.client_lane.push(async move {
-            let now = shared.clock.now();
-            let remember_for = shared.settings.remember_for();
-            let ending = Ending::Closed;
-            let only_parked = None;
-            let end = End { ending, only_parked, only_by, only_due: false, remember_for, now };
-            let answer = shared.store.change(owned).end(&id, end).await;
-            let done = match &answer {
-                Ok(record) => {
-                    shared.happened(Lifecycle::Closed, record);
-                    shared.deadline_set(now + remember_for);
-                    shared.watches.stir(&id);
-                    Done::Happened(Input::Ended { by: Some(by) })
-                }
-                Err(Failure::Refused(_) | Failure::NotFound) => Done::Nothing,
-                Err(Failure::Unavailable(unavailable)) => Done::Failed(unavailable.clone()),
-            };
-            let _ = reply.send(answer.map(drop));
-            done
-        });
-        Done::Nothing
-    }
-
-    /// The work is done and nobody is there: the policy has its say, unless the hook has had its own.
-    fn work_done(&mut self, verdict: Verdict) {
-        let (shared, id, owned) = (Arc::clone(&self.shared), self.id.clone(), self.owned);
-        let generation = self.session.record().generation;
-        self.client_lane.push(async move {
-            match shared.hook_decides(&id, generation).await {
-                Ok(false) => {}
-                Ok(true) => return Done::Nothing,
-                Err(unavailable) => return Done::Failed(unavailable),
-            }
-            match verdict {
-                Verdict::KeepUntil(until) => {
-                    let answer =
-                        shared.store.change(owned).keep(&id, Keep { generation, until }).await;
-                    shared.deadline_set(until);
-                    quietly(answer)
-                }
-                Verdict::End => {
-                    let end = End {
-                        ending: Ending::CleanedUp,
-                        only_parked: Some(generation),
-                        only_by: None,
-                        only_due: false,
-                        remember_for: shared.settings.remember_for(),
-                        now: shared.clock.now(),
-                    };
-                    end_quietly(owned, &shared, &id, end).await
-                }
+        self.policy_lane.push(async move {
+            match after_work(&shared, owned, &id).await {
+                Ok(()) => Done::Nothing,
+                Err(unavailable) => Done::Failed(unavailable),
             }
         });
     }
@@ -281,45 +91,6 @@ impl Driver {
         if let Some((_, reply)) = found.ok().and_then(|index| self.publishing.remove(index)) {
             let _ = reply.send(result.map_err(Failure::Refused));
         }
-    }
-
-    /// Tells a client something. One that lets things pile up is cut off.
-    fn tell(&mut self, attachment: AttachmentId, tell: Tell) {
-        if let Tell::Gap(Gap::Evicted { lost: Some(lost), .. }) = &tell {
-            self.shared.metrics.lost_events.inc_by(lost.count());
-        }
-        let Some(outlet) = self.outlets.get(&attachment) else { return };
-        match outlet.put(Told::Tell(tell)) {
-            Ok(()) => {}
-            Err(NotPut::Closed) => {} // see `notice_gone`
-            Err(NotPut::Full) => self.handle(Input::Left { attachment }),
-        }
-    }
-
-    pub(super) fn leave(&mut self, attachment: AttachmentId, reason: LeaveReason) {
-        if let Some(outlet) = self.outlets.remove(&attachment) {
-            // If there is no room for the reason, the closed channel says enough.
-            let _ = outlet.put(Told::Leave(reason));
-        }
-    }
-}
-
-/// What the store says of a message, for whoever sent it and whoever reads.
-fn entered(
-    shared: &Shared,
-    id: &SessionId,
-    readable: bool,
-    (ticket, from): (Ticket, Option<AttachmentId>),
-    answer: Result<Entered, Failure<EnterRefused>>,
-) -> Done {
-    match flatten(answer, EnterRefused::Ended(Ending::Closed)) {
-        Ok(answer) => {
-            if readable && answer.is_ok() {
-                shared.watches.stir(id);
-            }
-            Done::Happened(Input::EnterAnswered { ticket, from, answer })
-        }
-        Err(unavailable) => Done::Failed(unavailable),
     }
 }
 
@@ -346,24 +117,24 @@ async fn append_when_there_is_room(
     }
 }
 
-/// For changes whose refusal means that somebody else was faster.
-fn quietly<R>(answer: Result<(), Failure<R>>) -> Done {
-    match answer {
-        Ok(()) | Err(Failure::Refused(_) | Failure::NotFound) => Done::Nothing,
-        Err(Failure::Unavailable(unavailable)) => Done::Failed(unavailable),
+/// Asks the policy what becomes of a session whose work is done.
+async fn after_work(shared: &Arc<Shared>, owned: Owned, id: &SessionId) -> Result<(), Unavailable> {
+    let Some(record) = shared.store.session(id).await? else { return Ok(()) };
+    let (generation, now) = (record.generation, shared.clock.now());
+    let verdict = shared.settings.session.lifetime.after_work(&record, now);
+    let Some(verdict) = verdict else { return Ok(()) };
+    if shared.hook_decides(id, generation).await? {
+        return Ok(());
     }
-}
-
-/// Ends a session whose driver this is.
-async fn end_quietly(owned: Owned, shared: &Shared, id: &SessionId, end: End) -> Done {
-    let (forget_at, what) = (end.now + end.remember_for, Lifecycle::of(&end.ending));
-    match shared.store.change(owned).end(id, end).await {
-        Ok(record) => {
-            shared.happened(what, &record);
-            shared.deadline_set(forget_at);
-            Done::Happened(Input::Ended { by: None })
+    match verdict {
+        Verdict::KeepUntil(until) => {
+            let kept = shared.store.change(owned).keep(id, Keep { generation, until }).await;
+            shared.deadline_set(until);
+            match kept {
+                Ok(()) | Err(Failure::Refused(_) | Failure::NotFound) => Ok(()),
+                Err(Failure::Unavailable(unavailable)) => Err(unavailable),
+            }
         }
-        Err(Failure::Refused(_) | Failure::NotFound) => Done::Nothing,
-        Err(Failure::Unavailable(unavailable)) => Done::Failed(unavailable),
+        Verdict::End => shared.clean_up(owned, id, generation).await,
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rejoin_core::page::StoredEntry;
 use rejoin_core::record::Kind;
-use rejoin_core::session::{Covering, Input, Publication, PublishRefused, Ticket, Workload};
+use rejoin_core::worker::{Covering, Publication, PublishRefused, Ticket, WorkerInput, Workload};
 use rejoin_core::{Generation, InSeq, Term, Timestamp};
 use rejoin_store::Unavailable;
 use tokio::sync::{mpsc, watch};
@@ -92,6 +92,11 @@ impl SeatKeeper {
 
     pub(super) fn is_empty(&self) -> bool {
         matches!(self.agent, Occupant::None) && self.early.is_empty()
+    }
+
+    /// Whether an agent sits here as long as a client is there.
+    pub(super) fn may_sit(&self) -> bool {
+        !self.rests && self.given_up.is_none()
     }
 
     /// Whether the agent died too often, and nobody has come since.
@@ -197,12 +202,12 @@ impl Driver {
         let now = self.shared.clock.now();
         self.look_after_failure();
         let work = self.has_work_here();
-        let company = !self.session.is_over() && !self.outlets.is_empty();
+        let company = self.has_company();
         self.seat.alone_since = (!company).then(|| self.seat.alone_since.unwrap_or(now));
         let held_back = self.seat.not_before.is_some_and(|at| at > now);
         let wanted = work || (company && !self.seat.rests);
         let may_start = wanted && !held_back && self.seat.given_up.is_none();
-        let settled = !self.session.awaits_store();
+        let settled = !self.worker.awaits_store();
         match (&self.seat.agent, self.seat.lease) {
             (Occupant::None, Lease::None) if may_start => self.take_lease(),
             (Occupant::None, Lease::Held(term)) if may_start && settled => {
@@ -225,16 +230,16 @@ impl Driver {
         self.seat.look_at = None;
         let Occupant::Running(agent) = &mut self.seat.agent else { return };
         agent.abort_if_overdue(now);
-        if self.session.awaits_store() || agent.was_told_to_stop() {
+        if self.worker.awaits_store() || agent.was_told_to_stop() {
             return; // what it has to do is known when the store has answered
         }
-        let workload = self.session.workload();
+        let workload = self.worker.workload();
         if agent.is_busy() {
             self.seat.look_at = Some(now + LOOK_AGAIN);
             return agent.order(Orders::Work);
         }
         let Some(since) = agent.idle_from(workload, now) else { return agent.order(Orders::Work) };
-        let kind = self.session.record().about.kind;
+        let kind = self.worker.record().about.kind;
         let counted = since.max(self.seat.alone_since.unwrap_or(since));
         let until = self.shared.settings.idle_ttl(kind, company).map(|ttl| counted + ttl);
         if since > now {
@@ -245,21 +250,21 @@ impl Driver {
             self.seat.look_at = until;
         } else {
             agent.let_go(company, now);
-            self.handle(Input::AgentIdle);
+            self.handle(WorkerInput::AgentIdle);
             self.carry_out_all();
         }
     }
 
     /// Says once that the agent has failed; forgets it when somebody new comes.
     fn look_after_failure(&mut self) {
-        let record = self.session.record();
+        let record = self.worker.record();
         let Some(given_up) = &mut self.seat.given_up else { return };
-        if !given_up.told && self.session.accepts_publication() {
+        if !given_up.told && self.worker.accepts_publication() {
             given_up.told = true;
             let publication =
                 Publication { events: agent_failed().into_iter().collect(), ..Default::default() };
             let ticket = self.next_ticket();
-            self.handle(Input::Publish { ticket, publication });
+            self.handle(WorkerInput::Publish { ticket, publication });
             self.carry_out_all();
         } else if record.in_head > given_up.in_head || record.generation > given_up.generation {
             self.seat.given_up = None;
@@ -271,7 +276,7 @@ impl Driver {
     pub(super) fn start_agent(&mut self, start: Option<Box<Start>>) {
         self.seat.agent = Occupant::None;
         let (Some(start), Some(agent)) = (start, self.agent().cloned()) else { return };
-        if self.seat.lease != Lease::Held(start.term) || self.session.is_over() {
+        if self.seat.lease != Lease::Held(start.term) || self.worker.is_over() {
             return;
         }
         if std::mem::take(&mut self.seat.died) {
@@ -284,7 +289,7 @@ impl Driver {
         let now = self.shared.clock.now();
         let (entries, queue) = mpsc::channel(WAITING_ENTRIES);
         let (taken_sender, taken) = watch::channel(InSeq::ZERO);
-        let orders = watch::Sender::new(match self.session.record().has_work() {
+        let orders = watch::Sender::new(match self.worker.record().has_work() {
             true => Orders::Work,
             false => Orders::Idle { since: now, company: true },
         });
@@ -319,7 +324,7 @@ impl Driver {
             last_word_by: None,
             rests: false,
         }));
-        self.handle(Input::AgentReady { covering });
+        self.handle(WorkerInput::AgentReady { covering });
     }
 
     /// Takes in what happened in the seat.
@@ -327,7 +332,7 @@ impl Driver {
         match event {
             SeatEvent::Took(in_seq) => {
                 self.agent_stirs();
-                Done::Happened(Input::Took { in_seq })
+                Done::Happened(WorkerInput::Took { in_seq })
             }
             SeatEvent::Ended(end) => self.agent_ended(end),
         }
@@ -360,14 +365,14 @@ impl Driver {
         if panicked || left_work {
             self.agent_died(agent.started, now);
         }
-        if in_peace && self.session.workload() == Workload::Unsure {
-            self.handle(Input::AgentIdle);
+        if in_peace && self.worker.workload() == Workload::Unsure {
+            self.handle(WorkerInput::AgentIdle);
         }
-        Done::Happened(Input::AgentGone)
+        Done::Happened(WorkerInput::AgentGone)
     }
 
     pub(super) fn note_death(&self, death: Death) {
-        self.shared.agent_died(&self.id, self.session.record().generation, death);
+        self.shared.agent_died(&self.id, self.worker.record().generation, death);
     }
 
     fn agent_died(&mut self, started: Timestamp, now: Timestamp) {
@@ -377,7 +382,7 @@ impl Driver {
             AfterDeath::GiveUp => {
                 tracing::error!(session = %self.id, "the agent died too often and is given up");
                 self.shared.agent_counts.given_up.fetch_add(1, Ordering::Relaxed);
-                let record = self.session.record();
+                let record = self.worker.record();
                 let (in_head, generation) = (record.in_head, record.generation);
                 self.seat.given_up = Some(GivenUp { in_head, generation, told: false });
             }
@@ -386,7 +391,7 @@ impl Driver {
 
     /// What an agent says of an entry names that entry. An MCP session knows by other means what answers what.
     fn stamped(&mut self, publication: Publication) -> Publication {
-        let record = self.session.record();
+        let record = self.worker.record();
         let Occupant::Running(agent) = &self.seat.agent else { return publication };
         if record.about.kind != Kind::Agent {
             return publication;
@@ -416,7 +421,7 @@ impl Driver {
         }
         let publication = self.stamped(publication);
         if self.seat.is_leased() {
-            return Done::Happened(Input::Publish { ticket, publication });
+            return Done::Happened(WorkerInput::Publish { ticket, publication });
         }
         self.seat.early.push((ticket, publication));
         if self.seat.lease == Lease::None {

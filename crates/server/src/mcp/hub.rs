@@ -10,19 +10,19 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use rejoin_core::codes::CloseCode;
+use rejoin_core::reader::Standing;
 use rejoin_core::record::{Record, Transport};
-use rejoin_core::session::{LeaveReason, Tell};
 use rejoin_core::{InSeq, Seq, SessionId};
-use rejoin_store::Unavailable;
+use rejoin_store::{Changes, Unavailable};
 use tokio::sync::{Notify, RwLock, RwLockReadGuard, RwLockWriteGuard, watch};
 
 use super::Book;
 use super::fetched::Fetched;
 use super::logged::StreamName;
-use crate::attachment::{Attachment, Line, Told};
-use crate::sessions::{Client, Sessions};
+use crate::presence::Presence;
+use crate::sessions::Sessions;
 use crate::store_view::StoreView;
+use crate::tasks::Owned;
 
 /// How long a session stays attached after its last stream has ended.
 const LINGERS: Duration = Duration::from_secs(1);
@@ -72,11 +72,11 @@ struct State {
     general: Option<Seq>,
 }
 
-/// An attachment that is kept: which one, for others may have taken over, and the way to the session.
+/// An attachment that is kept: which one, for others may have taken over.
 #[derive(Debug)]
 struct Kept {
     number: u64,
-    line: Line,
+    presence: Arc<Presence>,
 }
 
 /// Somebody is there, until it is dropped.
@@ -190,10 +190,10 @@ impl Hub {
         }
         let (hub, own, record) = (Arc::clone(self), sessions.clone(), record.clone());
         // To its end: who is superseded by it counts on it to stand for all of them.
-        let attached = sessions.finish(|_| async move {
+        let attached = sessions.finish(|owned| async move {
             let _one_at_a_time = hub.attaching.lock().await;
             if anew || hub.lock().attached.is_none() {
-                hub.attach(&own, &record, transport).await;
+                hub.attach(owned, &own, &record, transport).await;
             }
         });
         let _ = attached.await; // the server is going down: whoever reads the log is told so
@@ -211,22 +211,32 @@ impl Hub {
         Present(Arc::clone(self))
     }
 
-    async fn attach(self: &Arc<Self>, sessions: &Sessions, record: &Record, transport: Transport) {
-        let principal = record.about.principal.clone();
-        let client = Client { principal, transport, asked: None, token: None };
+    async fn attach(
+        self: &Arc<Self>,
+        owned: Owned,
+        sessions: &Sessions,
+        record: &Record,
+        transport: Transport,
+    ) {
+        let changes = sessions.store().changes(&self.session);
         // If it fails the session is over or the store is: whoever reads the log is told so.
-        let Ok(mut attachment) = sessions.be_present(&self.session, client).await else { return };
-        let confirmed = attachment.next().await;
-        if matches!(confirmed, Some(Told::Tell(Tell::Confirmed(_)))) {
-            let number = {
-                let mut state = self.lock();
-                state.attachments += 1;
-                let (number, line) = (state.attachments, attachment.line().clone());
-                state.attached = Some(Kept { number, line });
-                number
-            };
-            sessions.spawn(|_| keep(Arc::clone(self), attachment, number));
-        }
+        let Ok(presence) = sessions.be_present(owned, record, transport).await else { return };
+        let presence = Arc::new(presence);
+        let number = {
+            let mut state = self.lock();
+            state.attachments += 1;
+            let number = state.attachments;
+            state.attached = Some(Kept { number, presence: Arc::clone(&presence) });
+            number
+        };
+        let (hub, stopping) = (Arc::clone(self), sessions.stopping());
+        let store = sessions.store().clone();
+        sessions.spawn(|_| async move {
+            tokio::select! {
+                () = keep(&hub, &store, changes, &presence, number) => {}
+                () = stopping => hub.taken_away(number),
+            }
+        });
     }
 
     /// Lets a message in, once the door is open.
@@ -266,10 +276,9 @@ impl Hub {
 
     /// Notes in the store that the client has everything up to `seq`. Only a client of one stream can be
     /// said to: where there are several, each stands elsewhere.
-    pub(crate) async fn has_all_up_to(&self, seq: Seq) {
-        let line = self.lock().attached.as_ref().map(|kept| kept.line.clone());
-        if let Some(line) = line {
-            let _ = line.ack(seq, false).await; // otherwise it is offered once more
+    pub(crate) fn has_all_up_to(&self, seq: Seq) {
+        if let Some(kept) = &self.lock().attached {
+            drop(kept.presence.ack(seq)); // if it comes to nothing it is offered once more
         }
     }
 
@@ -307,15 +316,26 @@ impl Hub {
 }
 
 /// Keeps the attachment until nobody has been there for a while, or it is taken away.
-async fn keep(hub: Arc<Hub>, mut attachment: Attachment, number: u64) {
+async fn keep(
+    hub: &Hub,
+    store: &StoreView,
+    mut changes: Changes,
+    presence: &Presence,
+    number: u64,
+) {
     loop {
         tokio::select! {
-            told = attachment.next() => match told {
-                Some(Told::Tell(_)) => {}
-                // A stream was replaced, and another attachment stands for the rest of them.
-                Some(Told::Leave(LeaveReason::Closed(CloseCode::Superseded))) => break,
-                Some(Told::Leave(_)) | None => break hub.taken_away(number),
-            },
+            () = changes.changed() => {
+                let Ok(record) = store.session(&hub.session).await else {
+                    break hub.taken_away(number); // whoever reads the log is told so
+                };
+                match Standing::of(record.as_ref(), presence.generation()) {
+                    Standing::Attached => {}
+                    // A stream was replaced, and another attachment stands for the rest of them.
+                    Standing::Superseded => break,
+                    Standing::Cut | Standing::Ended => break hub.taken_away(number),
+                }
+            }
             () = hub.nobody_for_a_while() => {
                 if hub.let_go(number) {
                     break;

@@ -6,12 +6,12 @@ use std::time::Duration;
 use rejoin_core::codes::{ErrorCode, Reason};
 use rejoin_core::record::Ending;
 use rejoin_core::seal::{OpenError, SealError};
-use rejoin_core::session::PublishRefused;
 use rejoin_core::state::{
     AppendRefused, AttachRefused, EndRefused, EnterRefused, NoRoom, OverBound, RenewRefused,
     RestoreRefused, SessionOver, TokenFault,
 };
 use rejoin_core::token::TokenRefusal;
+use rejoin_core::worker::PublishRefused;
 use rejoin_store::{CreateRefused, Failure, Unavailable};
 
 use super::busy;

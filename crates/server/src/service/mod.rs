@@ -181,7 +181,7 @@ impl Service {
     /// when what is under way has finished, or when it has taken too long; says whether it finished.
     pub async fn drain(&self, within: Duration) -> bool {
         self.inner.phase.send_replace(Phase::Draining);
-        self.sessions().drain().await;
+        self.sessions().drain();
         let finished = async {
             while self.sessions().working() > 0 {
                 tokio::time::sleep(LOOK_AGAIN).await;
@@ -334,7 +334,7 @@ impl Service {
     /// Cuts a session's connection and keeps the session; says whether there was one.
     pub async fn cut(&self, visitor: &Visitor, id: &SessionId) -> Result<bool, Denial> {
         let record = self.active_for(visitor, id, "disconnect").await?;
-        Ok(self.sessions().cut(record.id()).await)
+        Ok(self.sessions().cut(record.id()).await?)
     }
 
     fn keys(&self) -> Arc<KeyRing> {

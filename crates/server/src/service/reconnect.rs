@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use rejoin_core::attempt::Attempt;
 use rejoin_core::position::SeqRange;
+use rejoin_core::reader::{Confirmed, Tell};
 use rejoin_core::record::{Kind, Record, Transport};
 use rejoin_core::resume::{Asked, Gap};
-use rejoin_core::session::{Confirmed, Interest, Tell};
 use rejoin_core::state::{NewToken, Renew, Renewed, TokenUse, UsedToken};
 use rejoin_core::token::{self, Claims, Grant, TokenRefusal};
 use rejoin_core::{Generation, InSeq, SessionId, Timestamp};
@@ -150,7 +150,7 @@ impl Service {
             Some(Gap::Evicted { lost, .. }) => lost.map_or(0, SeqRange::count),
             Some(Gap::PositionUnknown) | None => 0,
         };
-        self.sessions().counted().returned_to_driver(away, replayed, lost);
+        self.sessions().counted().returned_to_reader(away, replayed, lost);
         let gap = confirmed.gap;
         self.sessions().came_back(&confirmed.record, Return { away, replayed, gap, lost });
     }
@@ -315,39 +315,15 @@ impl Service {
     /// Attaches, and takes the confirmation out of what the client is told.
     async fn attach_to(
         &self,
-        visitor: &Visitor,
+        owned: Owned,
         id: &SessionId,
-        transport: Transport,
-        asked: Option<Asked>,
-        token: Option<TokenUse>,
+        client: Client,
         attempt: Option<Attempt>,
     ) -> Result<(Attachment, Box<Confirmed>), Denial> {
-        let principal = visitor.caller.principal.clone();
-        let client = Client { principal, transport, asked, token };
-        let attaching = self.sessions().attach_for(id, client, Interest::Events, attempt);
-        let Ok(mut attachment) = attaching.await else {
-            return Err(self.why_not_served(id).await);
-        };
-        loop {
-            match attachment.next().await {
-                Some(Told::Tell(Tell::Confirmed(confirmed))) => return Ok((attachment, confirmed)),
-                Some(Told::Tell(Tell::Refused(refused))) => return Err(refused.into()),
-                Some(Told::Tell(Tell::Superseded)) => return Err(Denial::Superseded),
-                // A heartbeat may come before a slow store has answered.
-                Some(Told::Tell(_)) => {}
-                Some(Told::Leave(_)) | None => return Err(self.why_not_served(id).await),
-            }
-        }
-    }
-
-    /// Why nobody answers for a session: it may have ended just now, which is no failure of the store.
-    async fn why_not_served(&self, id: &SessionId) -> Denial {
-        match self.sessions().store().session(id).await {
-            Ok(Some(record)) => {
-                super::ending(&record, self.now()).map_or(Denial::Unavailable, Denial::Ended)
-            }
-            Ok(None) => Denial::NotFound,
-            Err(_) => Denial::Unavailable,
+        let mut attachment = self.sessions().attach_in(owned, id, client, attempt).await?;
+        match attachment.next().await {
+            Some(Told::Tell(Tell::Confirmed(confirmed))) => Ok((attachment, confirmed)),
+            Some(Told::Tell(_) | Told::Leave(_)) | None => Err(Denial::Unavailable),
         }
     }
 
@@ -366,7 +342,9 @@ impl Service {
         let generation = record.generation.next();
         let token = presented.as_ref().map(|token| self.token_use(token, generation, now));
         let attempt = trying.to_be_noted();
-        let attached = self.attach_to(visitor, id, transport, asked, token, attempt).await;
+        let principal = visitor.caller.principal.clone();
+        let client = Client { principal, transport, asked, token };
+        let attached = self.attach_to(trying.owned(), id, client, attempt).await;
         trying.note_if_changed(&attached);
         let (attachment, confirmed) = attached?;
         if confirmed.resumed {

@@ -7,8 +7,8 @@ use rejoin_core::log::EntryKind;
 use rejoin_core::page::Page;
 use rejoin_core::record::{Kind, Record};
 use rejoin_core::resume::{self, Asked, Gap, Resume};
-use rejoin_core::session::{Publication, Published};
 use rejoin_core::state::Entered;
+use rejoin_core::worker::{Publication, Published};
 use rejoin_core::{Epoch, InSeq, Seq, SessionId};
 use rejoin_store::audit::{AuditPage, AuditQuery, AuditRecord};
 use rejoin_store::{MessagePage, PageLimit, StoredEvent};
@@ -201,13 +201,13 @@ impl Service {
     ) -> Result<Observed, Denial> {
         let deadline = Instant::now() + patience;
         let id = &self.meant(visitor, id).await?;
-        let mut watch = self.sessions().watch(id); // before looking: nothing falls in between
+        let mut changes = self.sessions().store().changes(id); // before looking: nothing falls in between
         let mut phase = self.phase();
         loop {
             let observed = self.observe(visitor, id, place).await?;
             let more = async {
                 tokio::select! {
-                    _ = watch.stirred() => true,
+                    _ = changes.changed() => true,
                     _ = phase.wait_for(|phase| *phase == Phase::Closing) => false,
                 }
             };
@@ -228,7 +228,7 @@ impl Service {
     ) -> Result<MessagePage, Denial> {
         let deadline = Instant::now() + patience;
         let id = &self.meant(visitor, id).await?;
-        let mut watch = self.sessions().watch(id); // before looking: nothing falls in between
+        let mut changes = self.sessions().store().changes(id); // before looking: nothing falls in between
         let mut phase = self.phase();
         loop {
             agents_only(&self.active(visitor, id).await?)?;
@@ -236,7 +236,7 @@ impl Service {
             let page = page.ok_or(Denial::NotFound)?;
             let more = async {
                 tokio::select! {
-                    _ = watch.stirred() => true,
+                    _ = changes.changed() => true,
                     _ = phase.wait_for(|phase| *phase == Phase::Closing) => false,
                 }
             };

@@ -2,13 +2,12 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rejoin_core::ProcessId;
 use rejoin_core::record::Kind;
-use rejoin_core::session::Settings;
+use rejoin_core::settings::Settings;
 use rejoin_core::state::Takeover;
 use rejoin_store::{Parked, Store, Unavailable};
 use tokio::sync::{Notify, watch};
@@ -24,7 +23,6 @@ use crate::shared::{Agents, Drivers, Shared};
 use crate::store_view::StoreView;
 use crate::tasks::Tasks;
 use crate::timeline::{Happening, Timeline};
-use crate::watch::Watches;
 use crate::{asking, pulse, random, reaper};
 
 /// How a server treats its sessions.
@@ -160,8 +158,7 @@ impl Builder {
             tasks: Tasks::new(),
             stop: watch::Sender::new(false),
             drivers: Drivers::default(),
-            last_attachment: AtomicU64::new(0),
-            watches: Watches::default(),
+            draining: watch::Sender::new(false),
             metrics: Metrics::new(),
             series,
             timeline,

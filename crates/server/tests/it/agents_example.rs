@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::common::*;
 use rejoin::agents::Example;
-use rejoin::core::session::Publication;
+use rejoin::core::worker::Publication;
 use rejoin::store::{MemoryStore, Store};
 use rejoin::{Clock, Sessions};
 use serde_json::{Value, json};

@@ -15,7 +15,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
 use rejoin::agents::Http;
 use rejoin::core::InSeq;
-use rejoin::core::session::Publication;
+use rejoin::core::worker::Publication;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;

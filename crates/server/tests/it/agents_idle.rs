@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use async_trait::async_trait;
-use rejoin::core::session::{Covering, Publication};
+use rejoin::core::worker::{Covering, Publication};
 use rejoin::{Agent, Seat, ServerSettings};
 
 /// Says something for each entry, and never which one it has dealt with.

@@ -1,6 +1,7 @@
 //! created → attached ⇄ parked → closed or expired; and a driver only while there is a reason for one.
 
 use crate::common::*;
+use futures_util::FutureExt as _;
 use rejoin::core::record::{Ending, Kind};
 use rejoin::core::state::Takeover;
 use rejoin::store::{Failure, MemoryStore};
@@ -31,8 +32,7 @@ async fn a_parked_session_expires_and_is_forgotten_when_its_time_comes() {
     assert_eq!(world.ending().await, None);
     pass(SECOND).await;
     assert_eq!(world.ending().await, Some(Ending::Expired));
-    let mut late = world.attach_after(0).await;
-    assert_eq!(late.until("left").await, ["refused: the session has ended", "left"]);
+    assert_eq!(world.refused().await, "the session has ended");
     pass(settings().remember_for() - MINUTE).await;
     assert!(world.store.session(&world.id).await.unwrap().is_some());
     pass(MINUTE).await;
@@ -45,7 +45,7 @@ async fn an_attached_session_never_expires() {
     let mut reader = world.attach().await;
     for _ in 0..(2 * SESSION_TTL.as_secs() / 30) {
         assert_eq!(reader.next().await, "heartbeat");
-        reader.attachment.heard().await.unwrap();
+        reader.attachment.heard();
     }
     assert_eq!(world.ending().await, None);
 }
@@ -56,20 +56,18 @@ async fn a_parked_session_without_work_has_no_driver() {
     world.say(&["one"]).await;
     world.quiet().await;
     let reader = world.attach().await;
-    assert_eq!(world.sessions.live(), 1);
+    world.quiet().await; // nor has one that a client is attached to
     drop(reader);
+    world.parked().await;
     world.quiet().await;
-    assert!(world.is_parked().await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_was_refused_keeps_no_driver_though_it_stays_open() {
+async fn a_connection_that_was_refused_keeps_no_driver() {
     let world = world().await;
     world.sessions.end(&world.id).await.unwrap();
-    let mut refused = world.attach_after(0).await;
-    refused.until("left").await;
+    assert_eq!(world.refused().await, "the session has ended");
     world.quiet().await;
-    assert_eq!(refused.next().await, "nothing");
 }
 
 #[tokio::test(start_paused = true)]
@@ -92,7 +90,7 @@ async fn the_later_connection_wins_and_the_earlier_has_no_effect_any_more() {
     assert_eq!(first.until("closed").await, ["superseded", "closed 4100"]);
     let refused = first.send("m1", "too late").await.unwrap_err();
     assert!(matches!(refused, Failure::Refused(_)), "{refused}");
-    let _ = first.attachment.ack(rejoin::core::Seq::new(1), false).await;
+    first.attachment.ack(rejoin::core::Seq::new(1), false);
     settle().await;
     drop(first);
     settle().await;
@@ -108,10 +106,7 @@ async fn where_takeover_is_rejected_the_earlier_connection_stays() {
     let settings = rejoin::ServerSettings { takeover: Takeover::Reject, ..settings() };
     let world = world_with(settings, |builder| builder).await;
     let mut first = world.attach().await;
-    let mut second = world.attach_after(0).await;
-    let refused = "refused: another connection is attached to the session";
-    assert_eq!(second.until("left").await, [refused, "left"]);
-    drop(second);
+    assert_eq!(world.refused().await, "another connection is attached to the session");
     settle().await;
     world.say(&["one"]).await;
     assert_eq!(first.next().await, "live 1=one");
@@ -131,25 +126,27 @@ async fn a_client_that_goes_before_it_is_confirmed_leaves_nothing_behind() {
     let store = failing::FailingStore::new();
     let world = world_on(store.clone(), settings(), |builder| builder).await;
     store.hold_writes();
-    drop(world.attach_after(0).await);
+    let attaching = world.sessions.attach(&world.id, client::client(client::after(0)));
+    assert!(attaching.now_or_never().is_none(), "the store has not answered, and it is gone");
     until(async || store.waiting() == 1).await;
     store.go_on();
-    world.quiet().await;
-    assert!(world.is_parked().await);
+    until(async || world.record().await.generation.get() == 1).await;
+    world.parked().await;
     assert_eq!(world.record().await.generation.get(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_never_takes_anything_is_cut_off() {
     let world = world().await;
-    let silent = world.attach_after(0).await;
+    let mut silent = world.attach_after(0).await;
+    let told = tokio::spawn(async move { while silent.attachment.next().await.is_some() {} });
     for number in 0..1_000 {
         world.say(&[&format!("event {number}")]).await;
     }
     pass(2 * MINUTE).await;
     world.parked().await;
     world.quiet().await;
-    drop(silent);
+    told.await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -164,7 +161,7 @@ async fn closing_ends_every_task_tells_clients_to_come_back_and_keeps_sessions()
     settle().await;
     store.hold_writes();
     let (sessions, id) = (world.sessions.clone(), world.id.clone());
-    let publication = rejoin::core::session::Publication { events: vec![event("last")], ..said() };
+    let publication = rejoin::core::worker::Publication { events: vec![event("last")], ..said() };
     let publishing = tokio::spawn(async move { sessions.publish(&id, publication).await });
     until(async || store.waiting() == 1).await;
     let (closing, gate) = (world.sessions.clone(), store.clone());

@@ -13,7 +13,7 @@ use crate::common::{event, said};
 use rejoin::core::limits::LogBounds;
 use rejoin::core::record::Transport;
 use rejoin::core::resume::Gap;
-use rejoin::core::session::Publication;
+use rejoin::core::worker::Publication;
 use rejoin::core::{Seq, SessionId};
 use rejoin::mcp::Gateway;
 use rejoin::service::{Observed, Place, Visitor};

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use crate::common::*;
+use futures_util::FutureExt as _;
 use rejoin::core::limits::LogBounds;
-use rejoin::core::session::Publication;
+use rejoin::core::worker::Publication;
 use rejoin::store::{MemoryStore, Store};
 
 fn store_of(events: usize) -> Arc<dyn Store> {
@@ -59,15 +60,15 @@ async fn a_slow_reader_gets_everything_and_never_has_more_than_a_page_waiting() 
     settle().await;
     let mut next = 1;
     while next <= 900 {
-        assert!(reader.attachment.waiting() <= 1, "{} wait", reader.attachment.waiting());
         let told = reader.next_without_taking().await;
         settle().await;
-        assert_eq!(reader.attachment.waiting(), 0, "nothing more before it has taken that");
+        let more = reader.attachment.next().now_or_never();
+        assert!(more.is_none(), "nothing more before it has taken that, but {more:?}");
         for event in told.strip_prefix("live ").unwrap().split(' ') {
             assert_eq!(event, format!("{next}={next}"));
             next += 1;
         }
-        reader.attachment.taken().await.unwrap();
+        reader.attachment.taken();
         settle().await;
     }
 }
@@ -81,7 +82,7 @@ async fn a_reader_that_is_overtaken_by_eviction_is_told_the_gap() {
     for number in 2..=30 {
         world.say(&[&number.to_string()]).await;
     }
-    reader.attachment.taken().await.unwrap();
+    reader.attachment.taken();
     let gap = reader.next().await;
     assert!(gap.contains("missing: SeqRange { from: Seq(2), to: Seq(20) }"), "{gap}");
     assert!(reader.next().await.starts_with("live 21=21 22=22"));
@@ -93,16 +94,17 @@ async fn acks_are_stored_and_what_was_never_sent_is_not_acked() {
     world.say(&["one", "two"]).await;
     let mut reader = world.attach_after(0).await;
     reader.until("complete").await;
-    reader.attachment.ack(rejoin::core::Seq::new(9), false).await.unwrap();
+    reader.attachment.ack(rejoin::core::Seq::new(9), false);
     assert_eq!(reader.next().await, "ack ahead of 2");
-    reader.attachment.ack(rejoin::core::Seq::new(1), false).await.unwrap();
+    reader.attachment.ack(rejoin::core::Seq::new(1), false);
+    assert!(reader.attachment.next().now_or_never().is_none());
     until(async || world.record().await.acked.get() == 1).await;
-    reader.attachment.ack(rejoin::core::Seq::new(1), true).await.unwrap();
+    reader.attachment.ack(rejoin::core::Seq::new(1), true);
     assert_eq!(reader.next().await, "replayed 2=two");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_flood_of_acks_waits_outside_and_heartbeats_go_on() {
+async fn of_a_flood_of_acks_only_the_last_waits_for_the_store_and_heartbeats_go_on() {
     let store = failing::FailingStore::new();
     let world = world_on(store.clone(), settings(), |builder| builder).await;
     let many: Vec<String> = (1..=900).map(|number| number.to_string()).collect();
@@ -110,11 +112,15 @@ async fn a_flood_of_acks_waits_outside_and_heartbeats_go_on() {
     let mut reader = world.attach_after(900).await;
     reader.until("complete").await;
     store.hold_writes();
-    let mut sent = 0;
-    let ack = |seq| reader.attachment.ack(rejoin::core::Seq::new(seq), false);
-    while sent < 900 && tokio::time::timeout(SECOND, ack(sent + 1)).await.is_ok() {
-        sent += 1;
+    for seq in 1..=900 {
+        reader.attachment.ack(rejoin::core::Seq::new(seq), false);
+        assert!(reader.attachment.next().now_or_never().is_none());
     }
-    assert!(sent < 400, "{sent} acks were taken in though the store stands still");
     assert_eq!(reader.next_without_taking().await, "heartbeat");
+    assert_eq!(store.acks_asked(), 1, "the rest waits, and is one");
+    store.go_on();
+    reader.attachment.heard();
+    assert_eq!(reader.next_without_taking().await, "heartbeat");
+    assert_eq!(store.acks_asked(), 2);
+    until(async || world.record().await.acked.get() == 900).await;
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use rejoin_core::SessionId;
 use rejoin_core::limits::WAITING_PUBLICATIONS;
-use rejoin_core::session::Publication;
+use rejoin_core::worker::Publication;
 use tokio::io::AsyncRead;
 use tokio::sync::watch;
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use rejoin_core::limits::WAITING_ENTRIES;
 use rejoin_core::page::StoredEntry;
-use rejoin_core::session::Publication;
+use rejoin_core::worker::Publication;
 use rejoin_core::{EventBody, InSeq, MessageId};
 
 use crate::entry::EntryBody;

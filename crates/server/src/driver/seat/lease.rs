@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use rejoin_core::Term;
 use rejoin_core::record::Ending;
-use rejoin_core::session::{Input, PublishRefused};
 use rejoin_core::state::{AppendRefused, LeaseHeld, TakeLease};
+use rejoin_core::worker::{PublishRefused, WorkerInput};
 use rejoin_store::Failure;
 
 use crate::driver::{Done, Driver};
@@ -39,7 +39,7 @@ impl Driver {
     /// there was one.
     pub(in crate::driver) fn give_up_lease(&mut self) -> bool {
         let Lease::Held(term) = self.seat.lease else { return false };
-        if self.session.awaits_store() {
+        if self.worker.awaits_store() {
             return false;
         }
         self.seat.lease = Lease::None;
@@ -75,9 +75,9 @@ impl Driver {
         let refused = match leased {
             Leased::Here(term) => {
                 self.seat.lease = Lease::Held(term);
-                self.handle(Input::Leased { term });
+                self.handle(WorkerInput::Leased { term });
                 for (ticket, publication) in early {
-                    self.handle(Input::Publish { ticket, publication });
+                    self.handle(WorkerInput::Publish { ticket, publication });
                 }
                 return;
             }
@@ -86,7 +86,7 @@ impl Driver {
                 PublishRefused::NoLease
             }
             Leased::Over(how) => {
-                self.handle(Input::Ended { by: None });
+                self.handle(WorkerInput::Looked(None));
                 PublishRefused::Refused(AppendRefused::Ended(how))
             }
         };

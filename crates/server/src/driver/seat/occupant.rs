@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rejoin_core::page::StoredEntry;
-use rejoin_core::session::Workload;
+use rejoin_core::worker::Workload;
 use rejoin_core::{InSeq, Timestamp};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinError, JoinHandle};

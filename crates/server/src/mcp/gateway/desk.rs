@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rejoin_core::limits::WAITING_PUBLICATIONS;
 use rejoin_core::page::StoredEntry;
-use rejoin_core::session::Publication;
+use rejoin_core::worker::Publication;
 use rejoin_core::{EventBody, InSeq, Principal, Seq, SessionId, Term};
 use tokio::sync::watch;
 use tokio::time::timeout;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use rejoin_core::codes::Reason;
 use rejoin_core::record::{Ending, Record, Transport};
-use rejoin_core::session::Publication;
 use rejoin_core::state::{End, Renewed};
 use rejoin_core::token::TokenRecipe;
+use rejoin_core::worker::Publication;
 use rejoin_core::{EventBody, InSeq, SessionId, Timestamp};
 use rejoin_store::Failure;
 use serde::Deserialize;

@@ -9,7 +9,7 @@ use axum::http::HeaderMap;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use rejoin_core::resume::Gap;
-use rejoin_core::session::Publication;
+use rejoin_core::worker::Publication;
 use rejoin_core::{Epoch, Seq};
 use serde::Deserialize;
 use serde_json::value::RawValue;

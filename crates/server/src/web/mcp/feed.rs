@@ -7,8 +7,8 @@ use std::time::Duration;
 use rejoin_core::page::StoredEvent;
 use rejoin_core::record::{Record, Transport};
 use rejoin_core::{InSeq, LogId, Seq, SessionId};
-use rejoin_store::{PageLimit, Unavailable};
-use tokio::sync::watch as changes;
+use rejoin_store::{Changes, PageLimit, Unavailable};
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::event_id::{EventId, Mark, Owed, SessionTag};
@@ -20,7 +20,6 @@ use crate::mcp::own_words::{RpcError, error_response, notification};
 use crate::mcp::{Hub, Present, Reading};
 use crate::service::{MOST_NAMES, Phase};
 use crate::sessions::Sessions;
-use crate::watch::Watch;
 use crate::web::Front;
 
 /// What all streams of a server have in common.
@@ -31,15 +30,15 @@ pub struct Streams {
     keep_alive: Duration,
     /// Whether it must be known which answers a client has fetched.
     notes_fetched: bool,
-    phase: changes::Receiver<Phase>,
+    phase: watch::Receiver<Phase>,
     /// Whoever has streams of their own says when they close.
-    closes: Option<Arc<changes::Sender<Phase>>>,
+    closes: Option<Arc<watch::Sender<Phase>>>,
 }
 
 impl Streams {
     /// Streams of these sessions, for whoever brings a transport of their own.
     pub fn of(sessions: Sessions, keep_alive: Duration) -> Self {
-        let (closes, phase) = changes::channel(Phase::Open);
+        let (closes, phase) = watch::channel(Phase::Open);
         let closes = Some(Arc::new(closes));
         Self { sessions, keep_alive, notes_fetched: false, phase, closes }
     }
@@ -94,8 +93,8 @@ pub struct Feed {
     /// The head when it began. What lies after that is sent once more to a client that comes back without
     /// knowing where it stood.
     since: Option<Seq>,
-    watch: Watch,
-    cuts: changes::Receiver<u64>,
+    changes: Changes,
+    cuts: watch::Receiver<u64>,
     /// Whose stream it is, and what its credential is judged by. Nothing for who brings a transport of their own.
     reader: Option<(Arc<Front>, Caller)>,
     reading: Reading,
@@ -118,7 +117,7 @@ pub struct Beginning {
     /// That its client is there.
     pub present: Present,
     /// What wakes it; made before what it waits for can happen.
-    pub watch: Watch,
+    pub changes: Changes,
 }
 
 /// What a stream is to be sent next.
@@ -150,7 +149,7 @@ impl Feed {
 
     /// Begins a stream.
     pub fn over(streams: Streams, record: &Record, beginning: Beginning) -> Self {
-        let Beginning { stream, cursor, owed, ends, suspects_loss, present, watch } = beginning;
+        let Beginning { stream, cursor, owed, ends, suspects_loss, present, changes } = beginning;
         let hub = streams.sessions.hubs().of(record.id());
         Self {
             streams,
@@ -170,7 +169,7 @@ impl Feed {
             followed: 0,
             sent: Vec::new(),
             told: Seq::ZERO,
-            watch,
+            changes,
             present,
         }
     }
@@ -226,7 +225,7 @@ impl Feed {
             self.streams.sessions.hubs().fetched.note(&self.session, seq);
         }
         if let Some(since) = self.since.take_if(|since| *since <= self.cursor) {
-            self.hub().has_all_up_to(since).await;
+            self.hub().has_all_up_to(since);
         }
     }
 
@@ -339,7 +338,7 @@ impl Feed {
         let Ok(Some(record)) = sessions.session_after(left).await else { return false };
         let to = record.id().clone();
         let hub = sessions.hubs().of(&to);
-        self.watch = sessions.watch(&to);
+        self.changes = sessions.store().changes(&to);
         (self.reading, self.cuts) = (hub.read(&self.stream), hub.cuts());
         let (transport, cursor) = match self.stream.is_whole() {
             true => (Transport::Sse, record.head.previous()),
@@ -412,7 +411,7 @@ impl Feed {
         let closing = |phase: &Phase| *phase == Phase::Closing;
         let stirred = async {
             tokio::select! {
-                () = self.watch.stirred() => Stirred::News,
+                () = self.changes.changed() => Stirred::News,
                 () = self.reading.replaced() => Stirred::Replaced,
                 _ = self.cuts.changed() => Stirred::Cut,
                 _ = self.streams.phase.wait_for(closing) => Stirred::Closing,

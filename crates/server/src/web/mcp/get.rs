@@ -50,11 +50,11 @@ async fn open(
     let sessions = front.service.sessions();
     let hub = sessions.hubs().of(record.id());
     let stream = StreamName::general();
-    let watch = sessions.watch(record.id());
+    let changes = sessions.store().changes(record.id());
     let present = hub.enter(sessions, &record, OVER, hub.is_read(&stream)).await;
     let cursor = hub.general().unwrap_or(record.oldest.previous());
     let (owed, suspects_loss, ends) = (Owed::new(), false, false);
-    let beginning = Beginning { stream, cursor, owed, ends, suspects_loss, present, watch };
+    let beginning = Beginning { stream, cursor, owed, ends, suspects_loss, present, changes };
     let feed = Feed::begin(front, &record, beginning).read_by(front, &client.visitor.caller);
     let priming = priming(front, headers, &named_session(headers)?, &record, &feed).await?;
     Ok(sse::respond(feed, priming, None))
@@ -77,12 +77,12 @@ async fn resume(
     }
     // What it is named by may be another name of a session that its client went over to.
     let (sessions, id) = (front.service.sessions(), record.id());
-    let watch = sessions.watch(id);
+    let changes = sessions.store().changes(id);
     let hub = sessions.hubs().of(id);
     let anew = hub.is_read(&stream) || !hub.has_readers();
     let present = front.service.be_there_again(&record, OVER, anew).await?;
     let cursor = seq.min(record.head);
-    let beginning = Beginning { stream, cursor, owed, ends, suspects_loss: true, present, watch };
+    let beginning = Beginning { stream, cursor, owed, ends, suspects_loss: true, present, changes };
     let feed = Feed::begin(front, &record, beginning).read_by(front, &visitor.caller);
     let mut feed = if moved { feed.moved_from(session) } else { feed };
     let priming = priming(front, headers, id, &record, &feed).await?;

@@ -225,11 +225,11 @@ impl Call {
         let sessions = self.front.service.sessions();
         let hub = sessions.hubs().of(self.record.id());
         let present = hub.enter(sessions, &self.record, OVER, false).await;
-        let watch = sessions.watch(self.record.id());
+        let changes = sessions.store().changes(self.record.id());
         let Entered { owed, refused } = self.enter(messages, &stream).await?;
         let cursor = self.record.head; // whatever answers it comes after that
         let beginning =
-            Beginning { stream, cursor, owed, ends: true, suspects_loss: false, present, watch };
+            Beginning { stream, cursor, owed, ends: true, suspects_loss: false, present, changes };
         let feed = Feed::begin(&self.front, &self.record, beginning);
         let feed = Box::new(feed.read_by(&self.front, &self.visitor.caller));
         Ok(Taken::Answered { call: Box::new(self), feed, refused })

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::ws::{CloseFrame, Message, WebSocket};
+use futures_util::StreamExt as _;
 use futures_util::stream::{SplitSink, SplitStream};
-use futures_util::{FutureExt as _, StreamExt as _};
 use rejoin_core::codes::{CloseCode, ErrorCode};
 use rejoin_core::record::{Record, Transport};
-use rejoin_core::{LogId, Seq, SessionId, Timestamp};
+use rejoin_core::{InSeq, LogId, Seq, SessionId, Timestamp};
 use rejoin_store::Unavailable;
 use serde_json::json;
 use tokio::sync::watch;
@@ -57,7 +57,7 @@ pub(super) struct Connection {
     pub(super) attached: Option<Attached>,
     pub(super) out: Outbox,
     /// Answers that wait for the store, in the order of their requests.
-    pub(super) replies: Lane<String>,
+    pub(super) replies: Lane<Reply>,
     /// When the last bad messages came.
     bad: VecDeque<Timestamp>,
     /// Events were written and the session is to be told when the socket has taken them.
@@ -74,6 +74,14 @@ pub(super) struct Connection {
     pub(super) closing: Option<Timestamp>,
 }
 
+/// The answer to a message: the frame, and the number under which the message was entered, if it was.
+pub(super) struct Reply {
+    pub(super) frame: String,
+    pub(super) in_seq: Option<InSeq>,
+    /// Whether the session can't be served: the store does not work.
+    pub(super) is_unserved: bool,
+}
+
 /// What a connection is attached to.
 pub(super) struct Attached {
     pub(super) attachment: Attachment,
@@ -87,6 +95,8 @@ pub(super) struct Attached {
     pub(super) sent: Seq,
     /// A state on its way, and the event that it must not come before.
     pub(super) held_state: Option<(Seq, String)>,
+    /// The last state that was sent by itself, as a hash.
+    pub(super) last_state: Option<u64>,
 }
 
 impl Attached {
@@ -183,17 +193,14 @@ impl Connection {
         tokio::select! {
             biased;
             written = self.out.write(sink), if writing => match written {
-                Ok(()) => self.written().await,
+                Ok(()) => self.written(),
                 Err(_) => Next::Drop,
             },
-            told = next_told(&mut self.attached) => {
-                self.send_replies(); // what was accepted comes before what the agent says of it
-                self.on_told(told).await
-            }
-            reply = self.replies.next() => {
-                self.out.text(reply);
-                Next::GoOn
-            }
+            told = next_told(&mut self.attached) => self.on_told(told).await,
+            reply = self.replies.next() => match self.send_reply(reply) {
+                true => Next::GoOn,
+                false => Next::Close(CloseCode::Busy),
+            },
             () = next_change(&mut self.phase) => self.on_phase(),
             () = next_change(&mut self.revocations) => self.on_revocation(),
             () = sleep_until(wake) => self.on_deadline(),
@@ -206,11 +213,13 @@ impl Connection {
         }
     }
 
-    /// Sends what has been answered by now.
-    fn send_replies(&mut self) {
-        while let Some(reply) = self.replies.next().now_or_never() {
-            self.out.text(reply);
+    /// Answers a message. Events that the agent says because of it may follow. Says whether the session is served.
+    pub(super) fn send_reply(&mut self, reply: Reply) -> bool {
+        self.out.text(reply.frame);
+        if let Some(attached) = &mut self.attached {
+            attached.attachment.answered(reply.in_seq);
         }
+        !reply.is_unserved
     }
 
     fn greet(&mut self) {
@@ -232,12 +241,11 @@ impl Connection {
     }
 
     /// The socket has taken everything.
-    async fn written(&mut self) -> Next {
+    fn written(&mut self) -> Next {
         if std::mem::take(&mut self.events_out)
-            && let Some(attached) = &self.attached
+            && let Some(attached) = &mut self.attached
         {
-            // If the driver is gone, what it says last, or its silence, comes next.
-            let _ = attached.attachment.taken().await;
+            attached.attachment.taken();
         }
         Next::GoOn
     }
@@ -258,12 +266,12 @@ impl Connection {
             Message::Text(text) => match frames::read(&text) {
                 Ok(request) => self.on_request(request).await,
                 Err(unreadable) => {
-                    self.heard().await;
+                    self.heard();
                     self.on_unreadable(&unreadable)
                 }
             },
             Message::Binary(_) => {
-                self.heard().await;
+                self.heard();
                 if self.visitor.is_none() {
                     return self.ask_who();
                 }
@@ -271,8 +279,8 @@ impl Connection {
                 self.complain(Trouble::new(ErrorCode::InvalidMessage, sentence))
             }
             Message::Ping(_) | Message::Pong(_) => {
-                if let Some(attached) = &self.attached {
-                    let _ = attached.attachment.pong().await;
+                if let Some(attached) = &mut self.attached {
+                    attached.attachment.pong();
                 }
                 Next::GoOn
             }
@@ -281,9 +289,9 @@ impl Connection {
     }
 
     /// A frame came that says nothing to the session, but that its client lives.
-    pub(super) async fn heard(&mut self) {
-        if let Some(attached) = &self.attached {
-            let _ = attached.attachment.heard().await;
+    pub(super) fn heard(&mut self) {
+        if let Some(attached) = &mut self.attached {
+            attached.attachment.heard();
         }
     }
 

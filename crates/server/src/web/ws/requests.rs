@@ -8,7 +8,7 @@ use rejoin_core::{MessageId, Seq, SessionId, Timestamp};
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::connection::{Attached, Connection, ERROR, Next, RECOVERY_FAILED};
+use super::connection::{Attached, Connection, ERROR, Next, RECOVERY_FAILED, Reply};
 use super::frames::{Position, Rare, Reconnect, Request};
 use super::words::{self, Trouble};
 use crate::entry::EntryBody;
@@ -31,7 +31,7 @@ impl Connection {
             }
             Request::Rare(rare) => {
                 self.await_replies().await; // answers come in the order of requests
-                self.heard().await;
+                self.heard();
                 // In a box: it is large, and every ack would have room for it.
                 Box::pin(self.on_rare(&visitor, rare)).await
             }
@@ -42,7 +42,7 @@ impl Connection {
     pub(super) async fn await_replies(&mut self) {
         while !self.replies.is_empty() {
             let reply = self.replies.next().await;
-            self.out.text(reply);
+            self.send_reply(reply);
         }
     }
 
@@ -130,8 +130,9 @@ impl Connection {
         let Joined { attachment, confirmed, .. } = joined;
         self.events_out = false;
         let (sent, record) = (confirmed.replay_from.previous(), confirmed.record);
-        let held_state = None;
-        self.attached = Some(Attached { attachment, record, batch, log_gone, sent, held_state });
+        let (held_state, last_state) = (None, None);
+        self.attached =
+            Some(Attached { attachment, record, batch, log_gone, sent, held_state, last_state });
         Next::GoOn
     }
 
@@ -154,11 +155,11 @@ impl Connection {
     }
 
     async fn end(&mut self, visitor: &Visitor, session: &SessionId) -> Next {
-        let Some(attached) = self.attached.as_ref().filter(|attached| attached.is(session)) else {
+        let store = self.service().sessions().store().clone();
+        let Some(attached) = self.attached.as_mut().filter(|attached| attached.is(session)) else {
             let trouble = self.not_attached(visitor, session, ErrorCode::SessionClosed).await;
             return self.tell_trouble(&trouble, session);
         };
-        let store = self.service().sessions().store();
         match store.unless_stalled(attached.attachment.end()).await {
             Ok(()) => {
                 self.attached = None;
@@ -178,7 +179,8 @@ impl Connection {
         content: Option<Box<RawValue>>,
         message_id: Option<MessageId>,
     ) -> Next {
-        let Some(attached) = self.attached.as_ref().filter(|attached| attached.is(session)) else {
+        let may_post = self.may_post(kind);
+        let Some(attached) = self.attached.as_mut().filter(|attached| attached.is(session)) else {
             let trouble = self.not_attached(visitor, session, ErrorCode::SessionClosed).await;
             let frame = trouble.frame(ERROR, Some(session), message_id.as_ref(), self.now());
             self.out.text(frame);
@@ -191,25 +193,25 @@ impl Connection {
         };
         let body = EntryBody { content, message_id: Some(message_id.clone()) }.to_body();
         let known_by = given.then_some(message_id.as_str());
-        let store = self.service().sessions().store();
-        let posted = match self.may_post(kind) {
-            Ok(()) => {
-                let posted = attached.attachment.post(kind, known_by, body);
-                store.unless_stalled(posted).await.map_err(Denial::from)
-            }
+        let posted = match may_post {
+            Ok(()) => Ok(attached.attachment.post(kind, known_by, body)),
             Err(denial) => {
-                let _ = attached.attachment.heard().await;
+                attached.attachment.heard();
                 Err(denial)
             }
         };
         let (front, session) = (self.front.clone(), session.clone());
-        self.replies.push(async move {
+        self.replies.join(async move {
             let store = front.service.sessions().store();
             let entered = match posted {
                 Ok(posted) => store.unless_stalled(posted.entered()).await.map_err(Denial::from),
                 Err(denial) => Err(denial),
             };
-            posted_words(&session, &message_id, entered, front.service.now())
+            let stands_still = store.check_commits().is_err(); // that passes
+            let is_unserved = matches!(entered, Err(Denial::Unavailable)) && !stands_still;
+            let in_seq = entered.as_ref().ok().map(|entered| entered.in_seq);
+            let frame = posted_words(&session, &message_id, entered, front.service.now());
+            Reply { frame, in_seq, is_unserved }
         });
         Next::GoOn
     }
@@ -234,7 +236,7 @@ impl Connection {
             Some(attached) => {
                 // What is sent again comes one event a frame, whatever the reconnect asked for.
                 attached.batch &= !gap_detected;
-                let _ = attached.attachment.ack(last_seq, gap_detected).await;
+                attached.attachment.ack(last_seq, gap_detected);
                 Next::GoOn
             }
             None => {

@@ -1,17 +1,19 @@
 //! What a session has to say to its client, as frames in the order in which it says them.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
 use axum::extract::ws::Message;
 use rejoin_core::Seq;
 use rejoin_core::codes::{CloseCode, ErrorCode};
 use rejoin_core::page::StoredEvent;
 use rejoin_core::position::SeqRange;
-use rejoin_core::session::{LeaveReason, Tell};
+use rejoin_core::reader::{LeaveReason, Tell};
 
 use super::connection::{Connection, ERROR, Next};
 use super::words::{self, Trouble};
 use crate::attachment::Told;
 use crate::event::Envelopes;
-use crate::service::Include;
+use crate::service::{Exported, Include};
 
 /// When a state is sent.
 #[derive(Clone, Copy)]
@@ -33,12 +35,8 @@ impl Connection {
                 self.last_replies(code).await;
                 Next::Close(code)
             }
-            Some(Told::Leave(LeaveReason::Refused)) => {
-                self.attached = None;
-                Next::GoOn
-            }
-            // Cut off, or the session is not served any more: to the client both look like a network.
-            None => Next::Drop,
+            // To the client that looks like a network.
+            Some(Told::Leave(LeaveReason::Cut)) | None => Next::Drop,
         }
     }
 
@@ -61,7 +59,7 @@ impl Connection {
         let id = attached.id().clone();
         match tell {
             // Taken out before the attachment got here.
-            Tell::Confirmed(_) | Tell::Refused(_) => {}
+            Tell::Confirmed(_) => {}
             Tell::Gap(gap) => self.out.text(words::gap(&id, gap, now)),
             Tell::State => Box::pin(self.send_state(Order::AtOnce)).await,
             Tell::Checkpoint => Box::pin(self.send_state(Order::AfterItsEvent)).await,
@@ -132,7 +130,12 @@ impl Connection {
         let exported = self.service().export_record(&record, Include::default()).await;
         let (now, sent) = (self.now(), self.attached.as_ref().map_or(Seq::ZERO, |a| a.sent));
         let (seq, frame) = match exported {
-            Ok(exported) => (exported.seq, words::state_exported(record.id(), exported, now)),
+            Ok(exported) => {
+                if self.knows_state(&exported, order) {
+                    return;
+                }
+                (exported.seq, words::state_exported(record.id(), exported, now))
+            }
             Err(denial) => {
                 let head = self.service().sessions().store().session(record.id()).await;
                 let head = head.ok().flatten().map_or(Seq::ZERO, |record| record.head);
@@ -145,6 +148,19 @@ impl Connection {
             Order::AfterItsEvent if seq > sent => attached.held_state = Some((seq, frame)),
             Order::AfterItsEvent | Order::AtOnce => self.out.text(frame),
         }
+    }
+
+    /// Whether the client was sent this very state last, and has no need of it again; notes it if not.
+    fn knows_state(&mut self, exported: &Exported, order: Order) -> bool {
+        let Some(attached) = &mut self.attached else { return true };
+        let mut hash = DefaultHasher::new();
+        exported.state.hash(&mut hash);
+        let is_known = attached.last_state.replace(hash.finish()) == Some(hash.finish());
+        let skips = is_known && matches!(order, Order::AfterItsEvent);
+        if skips {
+            attached.attachment.state_is_unchanged();
+        }
+        skips
     }
 
     async fn beat(&mut self, head: Seq, renew_token: bool) {

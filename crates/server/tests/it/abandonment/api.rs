@@ -3,7 +3,8 @@
 use rejoin::Told;
 use rejoin::core::codes::{CloseCode, Reason};
 use rejoin::core::limits::TOKEN_GRACE;
-use rejoin::core::session::{LeaveReason, Publication};
+use rejoin::core::reader::LeaveReason;
+use rejoin::core::worker::Publication;
 use rejoin::store::Store as _;
 use serde_json::json;
 

@@ -6,7 +6,7 @@ use axum::Router;
 use futures_util::{SinkExt as _, StreamExt as _};
 use rejoin::core::SessionId;
 use rejoin::core::codes::Reason;
-use rejoin::core::session::Publication;
+use rejoin::core::worker::Publication;
 use rejoin::service::Include;
 use rejoin::store::Store as _;
 use serde_json::{Value, json};

@@ -4,7 +4,7 @@ use rejoin::Cleanup;
 use rejoin::core::SessionId;
 use rejoin::core::codes::Reason;
 use rejoin::core::record::{Kind, Record, Transport};
-use rejoin::core::session::Publication;
+use rejoin::core::worker::Publication;
 use rejoin::service::{Admission, Include, RestoreRequest};
 use rejoin::store::Store as _;
 use rejoin::{CleanedUp, Sessions};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use rejoin::core::session::Publication;
+use rejoin::core::worker::Publication;
 use rejoin::{Agent, Seat};
 use tokio::sync::mpsc;
 

@@ -1,9 +1,9 @@
 //! A client, seen from its transport.
 
 use rejoin::core::log::EntryKind;
+use rejoin::core::reader::{LeaveReason, Tell};
 use rejoin::core::record::Transport;
 use rejoin::core::resume::Asked;
-use rejoin::core::session::{LeaveReason, Tell};
 use rejoin::core::state::{EnterRefused, Entered};
 use rejoin::core::{Seq, codes::CloseCode};
 use rejoin::store::Failure;
@@ -30,6 +30,15 @@ impl World {
         Reader::attach(&self.sessions, &self.id, after(seq)).await
     }
 
+    /// Why a client that comes back is refused.
+    pub async fn refused(&self) -> String {
+        let refused = self.sessions.attach(&self.id, client(after(0))).await;
+        match refused.unwrap_err() {
+            Failure::Refused(refused) => refused.to_string(),
+            other @ (Failure::NotFound | Failure::Unavailable(_)) => other.to_string(),
+        }
+    }
+
     /// A client that is confirmed, and has been told all that there was.
     pub async fn attach(&self) -> Reader {
         let mut reader = self.attach_after(self.record().await.head.get()).await;
@@ -50,7 +59,7 @@ impl Reader {
     /// What it is told next, in a few words; its transport takes it at once.
     pub async fn next(&mut self) -> String {
         let told = self.next_without_taking().await;
-        let _ = self.attachment.taken().await;
+        self.attachment.taken();
         told
     }
 
@@ -84,7 +93,7 @@ impl Reader {
 fn words(told: Told) -> String {
     match told {
         Told::Leave(LeaveReason::Closed(code)) => format!("closed {}", CloseCode::code(code)),
-        Told::Leave(LeaveReason::Refused) => "left".into(),
+        Told::Leave(LeaveReason::Cut) => "cut".into(),
         Told::Tell(tell) => tell_words(tell),
     }
 }
@@ -92,7 +101,6 @@ fn words(told: Told) -> String {
 fn tell_words(tell: Tell) -> String {
     match tell {
         Tell::Confirmed(confirmed) => format!("confirmed from {}", confirmed.replay_from),
-        Tell::Refused(refused) => format!("refused: {refused}"),
         Tell::Gap(gap) => format!("gap {gap:?}"),
         Tell::State => "state".into(),
         Tell::Checkpoint => "checkpoint".into(),

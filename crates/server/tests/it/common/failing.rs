@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
+use rejoin::core::lifetime::Verdict;
 use rejoin::core::record::Record;
 use rejoin::core::state::{
     Ack, AckRefused, Append, AppendRefused, Appended, Attach, AttachRefused, Attached, Create,
@@ -16,8 +17,8 @@ use rejoin::core::state::{
 use rejoin::core::{InSeq, Principal, Seq, SessionId, Term, Timestamp};
 use rejoin::store::audit::{AuditPage, AuditQuery, AuditRecord};
 use rejoin::store::{
-    Body, CreateRefused, Due, Failure, MemoryStore, MessagePage, Page, PageLimit, Query, Store,
-    StoredEntry, StoredEvent, StoredSnapshot, Unavailable,
+    Body, Changes, CreateRefused, Due, Failure, MemoryStore, MessagePage, Page, PageLimit, Query,
+    Store, StoredEntry, StoredEvent, StoredSnapshot, Unavailable,
 };
 use tokio::sync::{Semaphore, watch};
 
@@ -33,6 +34,8 @@ pub struct FailingStore {
     pub waiting: AtomicUsize,
     /// Leases that were asked for.
     pub leases_asked: AtomicUsize,
+    /// Acks that were asked for.
+    acks_asked: AtomicUsize,
     /// How often each call gives others a turn, before it does something and after that.
     turns: AtomicUsize,
     stalled: watch::Sender<bool>,
@@ -74,6 +77,7 @@ impl FailingStore {
             slow: AtomicBool::new(false),
             waiting: AtomicUsize::new(0),
             leases_asked: AtomicUsize::new(0),
+            acks_asked: AtomicUsize::new(0),
             turns: AtomicUsize::new(0),
             stalled: watch::Sender::new(false),
             forgets_deadlines: AtomicBool::new(false),
@@ -98,6 +102,10 @@ impl FailingStore {
     }
 
     /// From now on every write waits.
+    pub fn acks_asked(&self) -> usize {
+        self.acks_asked.load(Ordering::SeqCst)
+    }
+
     pub fn hold_writes(&self) {
         self.slow.store(true, Ordering::SeqCst);
     }
@@ -192,6 +200,9 @@ impl Store for FailingStore {
         self.look().await?;
         self.done(self.inner.count(principal)).await
     }
+    fn changes(&self, id: &SessionId) -> Changes {
+        self.inner.changes(id)
+    }
     async fn due(&self, now: Timestamp, limit: usize) -> Result<Due, Unavailable> {
         self.look().await?;
         if self.forgets_deadlines.load(Ordering::SeqCst) {
@@ -207,11 +218,16 @@ impl Store for FailingStore {
         self.write().await?;
         self.done(self.inner.attach(id, attach)).await
     }
-    async fn detach(&self, id: &SessionId, detach: Detach) -> Result<(), Failure<Stale>> {
+    async fn detach(
+        &self,
+        id: &SessionId,
+        detach: Detach,
+    ) -> Result<Option<Verdict>, Failure<Stale>> {
         self.write().await?;
         self.done(self.inner.detach(id, detach)).await
     }
     async fn ack(&self, id: &SessionId, ack: Ack) -> Result<(), Failure<AckRefused>> {
+        self.acks_asked.fetch_add(1, Ordering::SeqCst);
         self.write().await?;
         self.done(self.inner.ack(id, ack)).await
     }

@@ -22,7 +22,7 @@ use rejoin::core::lifetime::{Lifetime, OnDisconnect};
 use rejoin::core::log::EntryKind;
 use rejoin::core::page::Body;
 use rejoin::core::record::{Ending, Kind, Record, Status};
-use rejoin::core::session::{Publication, Published};
+use rejoin::core::worker::{Publication, Published};
 use rejoin::core::{EventBody, InSeq, Principal, SessionId};
 use rejoin::store::{MemoryStore, Store};
 use rejoin::{Builder, ServerSettings, Sessions};

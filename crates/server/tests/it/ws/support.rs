@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use rejoin::core::keys::{KeyRing, SecretKey};
-use rejoin::core::session::Publication;
+use rejoin::core::worker::Publication;
 use rejoin::core::{Principal, SessionId};
 use rejoin::event::Spoken;
 use rejoin::service::{Service, ServiceSettings};

@@ -7,6 +7,7 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use rejoin_core::record::{Kind, Record};
 use rejoin_core::{Seq, SessionId};
+use rejoin_store::Changes;
 
 use super::super::event_id::{EventId, Owed, SessionTag};
 use super::super::feed::{Beginning, Feed};
@@ -19,7 +20,6 @@ use super::{Client, Named, OVER};
 use crate::mcp::Present;
 use crate::mcp::logged::StreamName;
 use crate::service::{self, Denial, Service, Visitor};
-use crate::watch::Watch;
 use crate::web::Front;
 
 /// The header in which a client that comes back names its session.
@@ -43,10 +43,11 @@ pub(super) async fn open(
         Some(name) => named(&front, &visitor, &name, &headers).await?,
         None => begin(&front, &visitor, None).await?,
     };
-    let Opened { record, after, lost_log, present, watch } = opened;
+    let Opened { record, after, lost_log, present, changes } = opened;
     let (stream, owed) = (StreamName::whole(), Owed::new());
     let (cursor, suspects_loss) = (after, lost_log);
-    let beginning = Beginning { stream, cursor, owed, ends: false, suspects_loss, present, watch };
+    let beginning =
+        Beginning { stream, cursor, owed, ends: false, suspects_loss, present, changes };
     let feed = Feed::begin(&front, &record, beginning).read_by(&front, &visitor.caller);
     let endpoint = endpoint(&feed, record.id());
     Ok(front.left.watch(record.id().clone(), sse::respond(feed, Some(endpoint), None)))
@@ -60,7 +61,7 @@ struct Opened {
     /// Whether the log that its client has read is gone.
     lost_log: bool,
     present: Present,
-    watch: Watch,
+    changes: Changes,
 }
 
 /// The first event: where messages are to be posted. Its id says where the stream begins.
@@ -124,10 +125,10 @@ async fn made(
         None => service.create(visitor, Kind::Mcp, NOT_INTRODUCED, None).await?,
     };
     let sessions = service.sessions();
-    let watch = sessions.watch(record.id());
+    let changes = sessions.store().changes(record.id());
     let hub = sessions.hubs().of(record.id());
     let present = hub.enter(sessions, &record, OVER, false).await;
-    Ok(Opened { after: record.acked, lost_log: false, record, present, watch })
+    Ok(Opened { after: record.acked, lost_log: false, record, present, changes })
 }
 
 /// The client is back: it has its session again under the next generation.
@@ -140,7 +141,7 @@ async fn come_back(
     let service = &front.service;
     let record = service.mcp_session(visitor, id).await?;
     let id = record.id(); // what it was named by may be another name of it
-    let watch = service.sessions().watch(id);
+    let changes = service.sessions().store().changes(id);
     let present = service.be_there_again(&record, OVER, true).await?;
     let (after, lost_log) = match last_place(&record, headers) {
         Some(place) if place.log == record.log => (place.seq.min(record.head), false),
@@ -148,11 +149,11 @@ async fn come_back(
         None => (record.acked, record.ack_lost),
     };
     if !lost_log {
-        service.sessions().hubs().of(id).has_all_up_to(after).await;
+        service.sessions().hubs().of(id).has_all_up_to(after);
     }
     let (replayed, lost) = service::after(&record, after);
     service.count_stream_return(&record, replayed, lost);
-    Ok(Opened { after, lost_log, present, watch, record })
+    Ok(Opened { after, lost_log, present, changes, record })
 }
 
 /// Where the client's last stream stood. An id that is none of this session's says nothing: there are

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use rejoin_core::page::{Page, StoredEvent};
 use rejoin_core::record::Record;
 use rejoin_core::{InSeq, Seq, SessionId, Timestamp};
-use rejoin_store::{PageLimit, Unavailable};
-use tokio::sync::watch as changes;
+use rejoin_store::{Changes, PageLimit, Unavailable};
+use tokio::sync::watch;
 
 use super::execution::Execution;
 use crate::mcp::Present;
@@ -15,7 +15,6 @@ use crate::mcp::given::told_to_client;
 use crate::mcp::logged::{Event, StreamName, is_answered};
 use crate::mcp::message::Message;
 use crate::service::{MOST_NAMES, Phase};
-use crate::watch::Watch;
 use crate::web::Front;
 use crate::web::mcp::OVER;
 
@@ -29,9 +28,9 @@ pub(super) struct Reader {
     misses: bool,
     /// How many sessions its client has left since it began.
     followed: usize,
-    watch: Watch,
-    cuts: changes::Receiver<u64>,
-    phase: changes::Receiver<Phase>,
+    changes: Changes,
+    cuts: watch::Receiver<u64>,
+    phase: watch::Receiver<Phase>,
     /// The session is attached as long as somebody reads.
     _present: Option<Present>,
 }
@@ -82,7 +81,7 @@ impl Reader {
             events: VecDeque::new(),
             misses: false,
             followed: 0,
-            watch: sessions.watch(session),
+            changes: sessions.store().changes(session),
             cuts: sessions.hubs().of(session).cuts(),
             phase: front.service.phase(),
             _present: None,
@@ -99,7 +98,7 @@ impl Reader {
             }
             let closing = |phase: &Phase| *phase == Phase::Closing;
             tokio::select! {
-                () = self.watch.stirred() => {}
+                () = self.changes.changed() => {}
                 _ = self.cuts.changed() => return Heard::Interrupted,
                 _ = self.phase.wait_for(closing) => return Heard::Interrupted,
             }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::response::Response;
 use rejoin_core::Timestamp;
 use rejoin_core::record::Record;
-use rejoin_core::session::Publication;
+use rejoin_core::worker::Publication;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
