@@ -7,11 +7,12 @@ use std::time::Duration;
 use rejoin_core::limits::{LogBounds, PAGE_EVENTS};
 use rejoin_core::page::{Body, Page, StoredEntry, StoredEvent};
 use rejoin_core::record::Record;
-use rejoin_core::session::{Input, Ticket};
 use rejoin_core::state::{
-    self, Ack, Append, Attach, Create, Detach, End, EndRefused, Enter, Keep, MadeSession, NewToken,
-    Recovery, Restore, RestoreRefused, Restored, SessionState, TakeLease,
+    self, Ack, Append, AppendRefused, Appended, Attach, AttachRefused, Attached, Create, Detach,
+    End, EndRefused, Enter, EnterRefused, Entered, Keep, MadeSession, NewToken, Recovery, Restore,
+    RestoreRefused, Restored, SessionState, TakeLease,
 };
+use rejoin_core::worker::Ticket;
 use rejoin_core::{AttachmentId, Epoch, InSeq, LogId, Seq, SessionId, Term, Timestamp};
 
 use crate::judge::Judge;
@@ -30,7 +31,7 @@ pub(crate) enum Write {
     Attach { attachment: AttachmentId, attach: Box<Attach> },
     Detach(Detach),
     Ack(Ack),
-    Enter { ticket: Ticket, from: Option<AttachmentId>, enter: Box<Enter<Body>> },
+    Enter { ticket: Ticket, enter: Box<Enter<Body>> },
     Append(Box<Append<Body>>),
     Lease(TakeLease),
     Keep(Keep),
@@ -41,7 +42,9 @@ pub(crate) enum Write {
 /// What the process learns once a write is durable.
 #[derive(Debug)]
 pub(crate) enum Reply {
-    Input(Input),
+    Attached { attachment: AttachmentId, answer: Box<Result<Attached, AttachRefused>> },
+    Entered { ticket: Ticket, answer: Result<Entered, EnterRefused> },
+    Appended(Result<Appended, AppendRefused>),
     Created { connection: u64, record: Box<Record> },
     Leased(Term),
     Ended(Result<(), EndRefused>),
@@ -228,7 +231,7 @@ fn apply_to(session: &mut SessionState<Body>, write: Write, judge: &mut Judge) -
         Write::Attach { attachment, attach } => {
             let answer = Box::new(session.attach(&attach));
             judge.token_used(&attach, &answer);
-            Reply::Input(Input::AttachAnswered { attachment, answer })
+            Reply::Attached { attachment, answer }
         }
         Write::Detach(detach) => {
             let _ = session.detach(&detach);
@@ -238,15 +241,15 @@ fn apply_to(session: &mut SessionState<Body>, write: Write, judge: &mut Judge) -
             let _ = session.ack(&ack);
             Reply::Nothing
         }
-        Write::Enter { ticket, from, enter } => {
+        Write::Enter { ticket, enter } => {
             let message = Body::clone(&enter.body);
             let answer = session.enter(*enter);
             if answer.as_ref().is_ok_and(|entered| entered.duplicate) {
                 judge.known_already(session, &message);
             }
-            Reply::Input(Input::EnterAnswered { ticket, from, answer })
+            Reply::Entered { ticket, answer }
         }
-        Write::Append(append) => Reply::Input(Input::Appended(session.append(*append))),
+        Write::Append(append) => Reply::Appended(session.append(*append)),
         Write::Lease(take) => session.take_lease(&take).map_or(Reply::Nothing, Reply::Leased),
         Write::Keep(keep) => {
             let _ = session.keep(&keep);

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rejoin_core::page::Body;
 use rejoin_core::position::SeqRange;
+use rejoin_core::reader::Confirmed;
 use rejoin_core::record::{Ending, Record, Status};
 use rejoin_core::resume::{Asked, Gap};
-use rejoin_core::session::Confirmed;
 use rejoin_core::state::{Attach, AttachRefused, Attached, End, SessionState, TokenFault};
 use rejoin_core::token::TokenHash;
 use rejoin_core::{EventId, InSeq, LogId, Seq, SessionId, Timestamp};

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rejoin_core::client::Secret;
 use rejoin_core::keys::KeyRing;
+use rejoin_core::lifetime::Lifetime;
 use rejoin_core::log::Weight;
 use rejoin_core::page::Body;
 use rejoin_core::record::{About, Ending, Kind, Record, Transport};
@@ -49,7 +50,8 @@ pub(crate) fn try_session(
             judge.refused("P5: a stale ack was honoured", copy.ack(&ack).is_ok());
         }
         2 if was_replaced => {
-            let detach = Detach { generation: stale, keep_for: Duration::ZERO, now };
+            let detach =
+                Detach { generation: stale, lifetime: Lifetime::keeping(Duration::ZERO), now };
             judge.refused("P5: a stale detach was honoured", copy.detach(&detach).is_ok());
         }
         3 if was_replaced => {

@@ -148,7 +148,10 @@ impl Attachment {
             _ = self.stop.wait_for(|stop| *stop) => return None,
             Ok(()) = self.draining.changed() => Happened::Input(ReaderInput::Drain),
             () = sleep_until(deadline) => Happened::Input(ReaderInput::Tick),
-            () = self.changes.changed() => Happened::Input(ReaderInput::Changed),
+            () = self.changes.changed() => match self.changes.are_over() {
+                true => return None,
+                false => Happened::Input(ReaderInput::Changed),
+            },
         };
         match happened {
             Happened::Looked(looked) => {

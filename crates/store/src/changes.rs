@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rejoin_core::SessionId;
@@ -10,7 +11,15 @@ use tokio::sync::Notify;
 
 /// Everybody who waits for changes of a store's sessions. For those who write stores.
 #[derive(Clone, Default)]
-pub struct ChangeBoard(Arc<Mutex<HashMap<SessionId, Vec<Arc<Notify>>>>>);
+pub struct ChangeBoard(Arc<Board>);
+
+#[derive(Default)]
+struct Board {
+    sessions: Mutex<Subscribers>,
+    has_failed: AtomicBool,
+}
+
+type Subscribers = HashMap<SessionId, Vec<Arc<Notify>>>;
 
 /// Is told when a session has changed. What happens between two calls of [`Changes::changed`] is not
 /// missed: subscribe, look, then wait.
@@ -40,13 +49,14 @@ impl ChangeBoard {
         }
     }
 
-    /// The store does not work any longer: everybody looks, and finds out.
-    pub fn announce_all(&self) {
+    /// The store makes no changes any longer: everybody who waits is told.
+    pub fn announce_failure(&self) {
+        self.0.has_failed.store(true, Ordering::Release);
         self.lock().values().flatten().for_each(|told| told.notify_one());
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Vec<Arc<Notify>>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Subscribers> {
+        self.0.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -55,6 +65,11 @@ impl Changes {
     /// stand for several changes, and for none. Nothing is missed if it is dropped.
     pub async fn changed(&mut self) {
         self.told.notified().await;
+    }
+
+    /// Whether the store makes no changes any longer: it has failed, or was closed.
+    pub fn are_over(&self) -> bool {
+        self.board.0.has_failed.load(Ordering::Acquire)
     }
 }
 

@@ -698,7 +698,7 @@ impl Store for MemoryStore {
 
     async fn close(&self) -> Result<(), Unavailable> {
         self.lock()?.closed = true;
-        self.changes.announce_all();
+        self.changes.announce_failure();
         Ok(())
     }
 }

@@ -63,7 +63,7 @@ impl Server {
 
     pub(super) fn look_after_agent(&mut self, id: &SessionId, around: &mut Around<'_>) {
         let Some(live) = self.sessions.get_mut(id) else { return };
-        if live.machine.is_over() {
+        if live.worker.is_over() {
             live.agent = None;
             return;
         }
@@ -74,11 +74,11 @@ impl Server {
                 let take = TakeLease { holder: self.process.clone(), lasts, now: around.now };
                 around.disk.ask(id, Write::Lease(take));
             }
-            Some(_) if live.agent.is_none() && !live.machine.awaits_store() => {
-                let handed = live.machine.record().covered;
+            Some(_) if live.agent.is_none() && !live.worker.awaits_store() => {
+                let handed = live.worker.record().covered;
                 live.agent = Some(Agent { handed, ..Agent::default() });
                 // What the machine believes may be behind the disk only by what is on its way.
-                self.feed(id, Input::AgentReady { covering: Covering::Named }, around);
+                self.feed(id, WorkerInput::AgentReady { covering: Covering::Named }, around);
             }
             None | Some(_) => {}
         }
@@ -89,14 +89,14 @@ impl Server {
         if let Some(live) = self.sessions.get_mut(id)
             && live.agent.take().is_some()
         {
-            self.feed(id, Input::AgentGone, around);
+            self.feed(id, WorkerInput::AgentGone, around);
         }
     }
 
     /// An agent says the next thing.
     pub(crate) fn agent_speaks(&mut self, id: &SessionId, around: &mut Around<'_>) {
         let Some(live) = self.sessions.get_mut(id) else { return };
-        if !live.machine.accepts_publication() {
+        if !live.worker.accepts_publication() {
             return;
         }
         let Some(agent) = &mut live.agent else { return };
@@ -130,7 +130,7 @@ impl Server {
         self.last_ticket += 1;
         let ticket = Ticket(self.last_ticket);
         live.publishing.insert(ticket, ());
-        self.feed(id, Input::Publish { ticket, publication }, around);
+        self.feed(id, WorkerInput::Publish { ticket, publication }, around);
     }
 
     /// The time of parked sessions has come.

@@ -1,7 +1,5 @@
 //! What clients send: the wire's side of a session, as far as the simulation needs it.
 
-use rejoin_core::reader::ReaderInput;
-
 use super::*;
 
 impl Server {
@@ -13,7 +11,7 @@ impl Server {
         around: &mut Around<'_>,
     ) {
         let Some(end) = self.connections.get(&connection) else { return };
-        let attached = end.session.clone().zip(end.attachment);
+        let attached = end.session.clone();
         match command {
             ClientCommand::CreateSession => self.create(connection, around),
             ClientCommand::Reconnect { session_id, last_seq, epoch, token } => {
@@ -24,27 +22,23 @@ impl Server {
                 self.restore(connection, &signed_state, last_seq, around);
             }
             ClientCommand::Message { message_id, content, .. } => {
-                self.message(connection, attached, EntryKind::Message, message_id, content, around);
+                self.post(connection, EntryKind::Message, message_id, content, around);
             }
             ClientCommand::Cancel { message_id, .. } => {
                 let content = Body::from(&b"cancel"[..]);
-                self.message(connection, attached, EntryKind::Cancel, message_id, content, around);
+                self.post(connection, EntryKind::Cancel, message_id, content, around);
             }
             ClientCommand::Ack { last_seq, gap_detected, .. } => {
                 let ack = ReaderInput::Ack { seq: last_seq, resend: gap_detected };
                 self.feed_reader(connection, ack, around);
-                if let Some((session, attachment)) = attached {
-                    let ack = Input::Ack { attachment, seq: last_seq, resend: gap_detected };
-                    self.feed(&session, ack, around);
-                }
             }
             ClientCommand::RequestState { .. } => {
-                if let Some((session, _)) = attached {
+                if let Some(session) = attached {
                     self.export(connection, &session, around);
                 }
             }
             ClientCommand::EndSession { .. } => {
-                if let Some((session, _)) = attached {
+                if let Some(session) = attached {
                     let end = End {
                         ending: Ending::Closed,
                         only_parked: None,
@@ -124,24 +118,15 @@ impl Server {
             attempt: None,
             now: around.now,
         };
-        if self.has_readers {
-            let attach = Box::new(attach);
-            return around.disk.ask(record.id(), Write::Attach { attachment, attach });
-        }
-        let asked = end.asked.clone();
-        let request =
-            Box::new(AttachRequest { attachment, attach, asked, interest: Interest::Events });
-        self.live(record);
-        self.feed(record.id(), Input::Attach(request), around);
+        let attach = Box::new(attach);
+        around.disk.ask(record.id(), Write::Attach { attachment, attach });
     }
 
     /// A connection is attached to at most one session.
     pub(super) fn leave_present(&mut self, connection: u64, around: &mut Around<'_>) {
         self.reader_gone(connection, around);
         let Some(end) = self.connections.get_mut(&connection) else { return };
-        if let (Some(session), Some(attachment)) = (end.session.take(), end.attachment.take()) {
-            self.feed(&session, Input::Left { attachment }, around);
-        }
+        (end.session, end.attachment) = (None, None);
     }
 
     pub(super) fn restore(
@@ -187,31 +172,6 @@ impl Server {
             end.asked = Some(Asked { last_seq: Some(last_seq), last_event_id: None, epoch: None });
         }
         around.disk.ask(&from, Write::Restore { connection, restore: Box::new(restore) });
-    }
-
-    pub(super) fn message(
-        &mut self,
-        connection: u64,
-        attached: Option<(SessionId, AttachmentId)>,
-        kind: EntryKind,
-        message_id: MessageId,
-        content: Body,
-        around: &mut Around<'_>,
-    ) {
-        if self.has_readers {
-            return self.post(connection, kind, message_id, content, around);
-        }
-        let Some((session, attachment)) = attached else {
-            return self.refuse(connection, ErrorCode::SessionNotOwned);
-        };
-        self.last_ticket += 1;
-        let ticket = Ticket(self.last_ticket);
-        let digest = Some(MessageDigest::of(message_id.as_str(), &content));
-        if let Some(live) = self.sessions.get_mut(&session) {
-            live.tickets.insert(ticket, message_id);
-        }
-        let message = Message { ticket, from: Some(attachment), kind, digest, body: content };
-        self.feed(&session, Input::Message(Box::new(message)), around);
     }
 }
 

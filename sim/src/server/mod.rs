@@ -11,18 +11,17 @@ use rejoin_core::lifetime::{Lifetime, OnDisconnect, Verdict};
 use rejoin_core::log::{EntryKind, MessageDigest};
 use rejoin_core::page::{Body, StoredEntry};
 use rejoin_core::position::SeqRange;
+use rejoin_core::reader::{Confirmed, LeaveReason, ReaderInput, Tell};
 use rejoin_core::record::{About, Ending, Kind, Record, Transport};
 use rejoin_core::resume::{Asked, Gap};
 use rejoin_core::seal::{self, StateFacts};
-use rejoin_core::session::{
-    AttachRequest, Confirmed, Covering, Input, Interest, LeaveReason, Message, Output, Publication,
-    Session, Settings, Tell, Ticket,
-};
+use rejoin_core::settings::Settings;
 use rejoin_core::state::{
     Attach, AttachRefused, Create, End, EnterRefused, Keep, NewSnapshot, NewToken, Origin, Restore,
     Room, TakeLease, Takeover, TokenUse,
 };
 use rejoin_core::token::{self, Claims, Grant, TokenHash};
+use rejoin_core::worker::{Covering, Publication, Ticket, Worker, WorkerInput, WorkerOutput};
 use rejoin_core::{
     AttachmentId, Epoch, EventBody, EventId, InSeq, LogId, Principal, ProcessId, Seq, SessionId,
     Term, Timestamp,
@@ -67,19 +66,15 @@ pub(crate) struct Server {
     connections: BTreeMap<u64, Connection>,
     last_attachment: u64,
     last_ticket: u64,
-    /// Whether clients have readers of their own, or are told by their session's machine.
-    has_readers: bool,
     /// Whose message it is that waits for the disk.
     posted: BTreeMap<Ticket, (u64, MessageId)>,
 }
 
 struct Live {
-    machine: Session,
+    worker: Worker,
     agent: Option<Agent>,
     term: Option<Term>,
     asked_lease: bool,
-    /// Who waits for which message.
-    tickets: BTreeMap<Ticket, MessageId>,
     publishing: BTreeMap<Ticket, ()>,
 }
 
@@ -128,7 +123,6 @@ impl Server {
             connections: BTreeMap::new(),
             last_attachment: 0,
             last_ticket: 0,
-            has_readers: around.random.one_in(2),
             posted: BTreeMap::new(),
         }
     }
@@ -161,32 +155,31 @@ impl Server {
     /// The server notices that a connection is gone.
     pub(crate) fn hang_up(&mut self, connection: u64, around: &mut Around<'_>) {
         self.reader_gone(connection, around);
-        let Some(gone) = self.connections.remove(&connection) else { return };
-        if let (Some(session), Some(attachment)) = (gone.session, gone.attachment) {
-            self.feed(&session, Input::Left { attachment }, around);
-        }
+        self.connections.remove(&connection);
     }
 
     /// A write has become durable.
     pub(crate) fn replied(&mut self, id: &SessionId, reply: Reply, around: &mut Around<'_>) {
         match reply {
-            Reply::Input(Input::AttachAnswered { attachment, answer }) if self.has_readers => {
+            Reply::Attached { attachment, answer } => {
                 self.reader_attached(attachment, *answer, around);
             }
-            Reply::Input(input) => {
-                if let Input::EnterAnswered { ticket, answer, .. } = &input {
-                    self.post_answered(*ticket, answer, id, around);
+            Reply::Entered { ticket, answer } => {
+                self.post_answered(ticket, &answer, id, around);
+                if let Ok(entered) = answer {
+                    let in_seq = entered.in_seq;
+                    self.feed(id, WorkerInput::Entered { in_seq }, around);
                 }
-                self.feed(id, input, around);
             }
+            Reply::Appended(answer) => self.feed(id, WorkerInput::Appended(answer), around),
             Reply::Created { connection, record } => self.attach(connection, &record, around),
             Reply::Leased(term) => {
                 if let Some(live) = self.sessions.get_mut(id) {
                     live.term = Some(term);
-                    self.feed(id, Input::Leased { term }, around);
+                    self.feed(id, WorkerInput::Leased { term }, around);
                 }
             }
-            Reply::Ended(Ok(())) => self.feed(id, Input::Ended { by: None }, around),
+            Reply::Ended(Ok(())) => self.worker_looks(id, around),
             Reply::Restored { connection, result } => match result {
                 Ok(record) => {
                     if let Some(end) = self.connections.get_mut(&connection) {
@@ -194,7 +187,7 @@ impl Server {
                         end.token = None;
                     }
                     if record.id() != id {
-                        self.feed(id, Input::Replaced, around);
+                        self.worker_looks(id, around);
                     }
                     self.attach(connection, &record, around);
                 }
@@ -224,24 +217,22 @@ impl Server {
 
     pub(super) fn live(&mut self, record: &Record) {
         self.sessions.entry(record.id().clone()).or_insert_with(|| Live {
-            machine: Session::new(record.clone(), settings()),
+            worker: Worker::new(record.clone()),
             agent: None,
             term: None,
             asked_lease: false,
-            tickets: BTreeMap::new(),
             publishing: BTreeMap::new(),
         });
     }
 
     pub(crate) fn tick(&mut self, around: &mut Around<'_>) {
         for id in self.sessions.keys().cloned().collect::<Vec<_>>() {
-            self.feed(&id, Input::Tick, around);
             self.look_after_agent(&id, around);
         }
         for connection in self.connections.keys().copied().collect::<Vec<_>>() {
-            self.feed_reader(connection, rejoin_core::reader::ReaderInput::Tick, around);
+            self.feed_reader(connection, ReaderInput::Tick, around);
         }
-        self.sessions.retain(|_, live| !live.machine.is_idle() || live.busy());
+        self.sessions.retain(|_, live| !live.worker.is_idle() || live.busy());
     }
 
     pub(crate) fn session_ids(&self) -> Vec<SessionId> {
@@ -249,52 +240,40 @@ impl Server {
     }
 
     /// Feeds a machine and carries out what it says.
-    pub(super) fn feed(&mut self, id: &SessionId, input: Input, around: &mut Around<'_>) {
+    pub(super) fn feed(&mut self, id: &SessionId, input: WorkerInput, around: &mut Around<'_>) {
         let Some(live) = self.sessions.get_mut(id) else { return };
-        live.machine.handle(input, around.now);
-        while let Some(output) = self.sessions.get_mut(id).and_then(|l| l.machine.poll_output()) {
+        live.worker.handle(input, around.now);
+        while let Some(output) = self.sessions.get_mut(id).and_then(|l| l.worker.poll_output()) {
             self.carry_out(id, output, around);
         }
     }
 
-    pub(super) fn carry_out(&mut self, id: &SessionId, output: Output, around: &mut Around<'_>) {
+    pub(super) fn carry_out(
+        &mut self,
+        id: &SessionId,
+        output: WorkerOutput,
+        around: &mut Around<'_>,
+    ) {
         match output {
-            Output::Attach { attachment, attach } => {
-                around.disk.ask(id, Write::Attach { attachment, attach });
-            }
-            Output::Detach { detach, then: _ } => around.disk.ask(id, Write::Detach(detach)),
-            Output::Ack(ack) => around.disk.ask(id, Write::Ack(ack)),
-            Output::Enter { ticket, from, enter } => {
-                around.disk.ask(id, Write::Enter { ticket, from, enter });
-                if around.random.one_in(2)
-                    && let Some(entry) = around.disk.foresee(id)
-                {
-                    self.feed(id, Input::Entering(entry), around);
-                }
-            }
-            Output::Append(append) => around.disk.ask(id, Write::Append(append)),
-            Output::Read { attachment, after } => {
-                let page = around.disk.read(id, after);
-                self.feed(id, Input::Page { attachment, after, page }, around);
-            }
-            Output::ReadEntries { after } => {
+            WorkerOutput::Append(append) => around.disk.ask(id, Write::Append(append)),
+            WorkerOutput::ReadEntries { after } => {
                 let entries = around.disk.entries(id, after);
-                self.feed(id, Input::Entries { after, entries }, around);
+                self.feed(id, WorkerInput::Entries { after, entries }, around);
             }
-            Output::Hand(entries) => {
+            WorkerOutput::Hand(entries) => {
                 let agent = self.sessions.get_mut(id).and_then(|live| live.agent.as_mut());
                 if let Some(agent) = agent {
                     agent.take(entries, &around.disk.waiting(id));
                 }
             }
-            Output::StopAgent => {
+            WorkerOutput::StopAgent => {
                 if let Some(live) = self.sessions.get_mut(id) {
                     live.agent = None;
                     live.term = None;
                     live.asked_lease = false;
                 }
             }
-            Output::Published { ticket, result } => {
+            WorkerOutput::Published { ticket, result } => {
                 if let Some(live) = self.sessions.get_mut(id) {
                     live.publishing.remove(&ticket);
                     if let Some(agent) = &mut live.agent {
@@ -307,26 +286,28 @@ impl Server {
                     around.judge.confirmed(around.disk.sessions.get(id), range);
                 }
             }
-            Output::Entered { ticket, from, result } => self.entered(id, ticket, from, result),
-            Output::Tell { attachment, tell } => self.tell(id, attachment, tell, around),
-            Output::HeartbeatMissed => {}
-            Output::Leave { attachment, reason } => self.leave(attachment, reason),
-            Output::WorkDone(verdict) => {
-                let generation = around.disk.sessions[id].vitals.generation;
-                if let Verdict::KeepUntil(until) = verdict {
+            WorkerOutput::WorkDone => {
+                let Some(session) = around.disk.sessions.get(id) else { return };
+                let (record, now) = (session.record(), around.now);
+                if let Some(Verdict::KeepUntil(until)) =
+                    settings().lifetime.after_work(&record, now)
+                {
+                    let generation = record.generation;
                     around.disk.ask(id, Write::Keep(Keep { generation, until }));
                 }
             }
         }
     }
 
+    /// The session of a worker has changed.
+    fn worker_looks(&mut self, id: &SessionId, around: &mut Around<'_>) {
+        let record = around.disk.sessions.get(id).map(|session| Box::new(session.record()));
+        self.feed(id, WorkerInput::Looked(record), around);
+    }
+
     /// The client's socket has taken everything.
     pub(crate) fn drained(&mut self, connection: u64, around: &mut Around<'_>) {
-        self.feed_reader(connection, rejoin_core::reader::ReaderInput::Writable, around);
-        let Some(end) = self.connections.get(&connection) else { return };
-        if let Some((session, attachment)) = end.session.clone().zip(end.attachment) {
-            self.feed(&session, Input::Writable { attachment }, around);
-        }
+        self.feed_reader(connection, ReaderInput::Writable, around);
     }
 }
 

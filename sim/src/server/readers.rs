@@ -1,8 +1,7 @@
-//! Connections whose client has a [`Reader`] of its own, which asks the disk itself, in place of being told by
-//! the session's machine. Between a commit and a look at it, and between a look and its answer, anything else
-//! may happen.
+//! The readers of connections. Between a commit and a look at it, and between a look and its answer, anything
+//! else may happen.
 
-use rejoin_core::reader::{Reader, ReaderInput, ReaderOutput};
+use rejoin_core::reader::{Reader, ReaderOutput};
 use rejoin_core::state::{Attached, Detach, Enter, Entered};
 
 use super::*;
@@ -215,11 +214,11 @@ impl Server {
         });
         self.posted.insert(ticket, (connection, message_id));
         self.feed_reader(connection, ReaderInput::Posted, around);
-        around.disk.ask(&id, Write::Enter { ticket, from: None, enter });
+        around.disk.ask(&id, Write::Enter { ticket, enter });
         if around.random.one_in(2)
             && let Some(entry) = around.disk.foresee(&id)
         {
-            self.feed(&id, Input::Entering(entry), around);
+            self.feed(&id, WorkerInput::Entering(entry), around);
         }
     }
 
@@ -248,9 +247,6 @@ impl Server {
 
 fn detach(record: &Record, generation: Option<rejoin_core::Generation>, around: &mut Around<'_>) {
     let (Some(generation), now) = (generation, around.now) else { return };
-    let keep_for = match settings().lifetime.on_detach(record, now) {
-        Verdict::End => rejoin_core::limits::END_FOLLOWS,
-        Verdict::KeepUntil(until) => until.since(now),
-    };
-    around.disk.ask(record.id(), Write::Detach(Detach { generation, keep_for, now }));
+    let detach = Detach { generation, lifetime: settings().lifetime, now };
+    around.disk.ask(record.id(), Write::Detach(detach));
 }

@@ -2,20 +2,10 @@
 
 use super::*;
 
-impl Server {
-    pub(super) fn entered(
-        &mut self,
-        id: &SessionId,
-        ticket: Ticket,
-        from: Option<AttachmentId>,
-        result: Result<rejoin_core::state::Entered, EnterRefused>,
-    ) {
-        let message_id = self.sessions.get_mut(id).and_then(|live| live.tickets.remove(&ticket));
-        let connection = from.and_then(|attachment| self.connection_of(attachment));
-        let (Some(message_id), Some(connection)) = (message_id, connection) else { return };
-        self.say_entered(connection, message_id, result);
-    }
+/// What a client makes of a connection that ends without a word.
+const ABNORMAL: u16 = 1006;
 
+impl Server {
     pub(super) fn say_entered(
         &mut self,
         connection: u64,
@@ -43,18 +33,6 @@ impl Server {
         self.say(connection, event);
     }
 
-    pub(super) fn tell(
-        &mut self,
-        id: &SessionId,
-        attachment: AttachmentId,
-        tell: Tell,
-        around: &mut Around<'_>,
-    ) {
-        if let Some(connection) = self.connection_of(attachment) {
-            self.tell_to(connection, id, tell, around);
-        }
-    }
-
     pub(super) fn tell_refused(&mut self, connection: u64, refused: &AttachRefused) {
         let code = match refused {
             AttachRefused::Foreign => ErrorCode::SessionNotFound,
@@ -77,7 +55,6 @@ impl Server {
     ) {
         match tell {
             Tell::Confirmed(confirmed) => self.confirm(connection, *confirmed, around),
-            Tell::Refused(refused) => self.tell_refused(connection, &refused),
             Tell::Gap(gap) => self.say(connection, ServerEvent::Gap(gap)),
             Tell::State | Tell::Checkpoint => self.export(connection, id, around),
             Tell::Events { events, replayed } => {
@@ -182,12 +159,6 @@ impl Server {
         }
     }
 
-    pub(super) fn leave(&mut self, attachment: AttachmentId, reason: LeaveReason) {
-        if let Some(connection) = self.connection_of(attachment) {
-            self.leave_connection(connection, reason);
-        }
-    }
-
     /// Nobody hears an answer to a message before it hears that the message was accepted.
     fn check_order(&self, connection: u64, event: &[u8]) {
         let Some(end) = self.connections.get(&connection) else { return };
@@ -203,8 +174,11 @@ impl Server {
         if let Some(end) = self.connections.get_mut(&connection) {
             end.session = None;
             end.attachment = None;
-            if let LeaveReason::Closed(code) = reason {
-                end.outbox.push_back(Down::Close(CloseCode::code(code)));
+            match reason {
+                LeaveReason::Closed(code) => {
+                    end.outbox.push_back(Down::Close(CloseCode::code(code)))
+                }
+                LeaveReason::Cut => end.outbox.push_back(Down::Close(ABNORMAL)),
             }
         }
     }

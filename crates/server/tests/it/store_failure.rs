@@ -23,8 +23,10 @@ async fn everybody_who_waits_for_a_store_that_fails_gets_an_error() {
     let message = rejoin::core::log::EntryKind::Message;
     let sending =
         tokio::spawn(async move { sessions.send(&id, message, None, body("hello")).await });
-    let mut second = world.attach_after(0).await;
-    until(async || store.waiting() == 2).await;
+    let (sessions, id) = (world.sessions.clone(), world.id.clone());
+    let second = client::client(client::after(0));
+    let second = tokio::spawn(async move { sessions.attach(&id, second).await.map(drop) });
+    until(async || store.waiting() == 3).await;
     store.break_down();
 
     let publish_error = soon(publishing).await.unwrap().unwrap_err();
@@ -32,7 +34,8 @@ async fn everybody_who_waits_for_a_store_that_fails_gets_an_error() {
     let send_error = soon(sending).await.unwrap().unwrap_err();
     assert!(matches!(send_error, Failure::Unavailable(_)), "{send_error}");
     assert_eq!(reader.next().await, "closed 4003");
-    assert_eq!(second.next().await, "closed 4003");
+    let attach_error = soon(second).await.unwrap().unwrap_err();
+    assert!(matches!(attach_error, Failure::Unavailable(_)), "{attach_error}");
     assert!(soon(seat.next()).await.is_none(), "the agent is stopped");
     assert!(seat.publish(said()).await.is_err());
     assert!(reader.send("m1", "hello").await.is_err());

@@ -95,7 +95,7 @@ impl Shared {
             first
         });
         self.queue.close(why);
-        self.changes.announce_all();
+        self.changes.announce_failure();
     }
 
     /// Somebody wants the store closed.
@@ -154,7 +154,7 @@ impl Shared {
         let why = self.why_not();
         self.queue.close(&why);
         self.readers.close();
-        self.changes.announce_all();
+        self.changes.announce_failure();
         why
     }
 

@@ -85,7 +85,7 @@ pub async fn who_waits_learns_that_the_store_was_closed(world: World) {
     let mut changes = world.store.changes(&id);
     world.store.close().await.unwrap();
     let closed = async {
-        while world.store.session(&id).await.is_ok() {
+        while !changes.are_over() {
             changes.changed().await;
         }
     };

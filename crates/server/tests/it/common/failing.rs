@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use rejoin::core::lifetime::Verdict;
 use rejoin::core::record::Record;
@@ -94,6 +95,7 @@ impl FailingStore {
     pub fn break_down(&self) {
         self.broken.store(true, Ordering::SeqCst);
         self.go_on();
+        let _ = self.inner.close().now_or_never(); // who waits for changes is told
     }
 
     /// The next write panics.
