@@ -16,6 +16,8 @@ use crate::settings::Settings;
 pub(crate) struct ConnectionBounds {
     pub(crate) all: usize,
     pub(crate) per_address: usize,
+    /// Whether connections from this machine are held to the bound of an address as well: somebody has set it.
+    pub(crate) of_this_machine_too: bool,
 }
 
 impl ConnectionBounds {
@@ -29,8 +31,9 @@ impl ConnectionBounds {
         if all > room {
             tracing::warn!(max_connections = all, files, "more connections than open files allow");
         }
-        let per_address = settings.max_connections_per_address.unwrap_or((all / 2).max(1));
-        Self { all, per_address }
+        let set = settings.max_connections_per_address;
+        let per_address = set.unwrap_or((all / 2).max(1));
+        Self { all, per_address, of_this_machine_too: set.is_some() }
     }
 }
 
@@ -53,7 +56,7 @@ struct State {
 #[derive(Debug)]
 pub(crate) struct Place {
     admission: Arc<Admission>,
-    /// Where its connection comes from, unless that is this machine.
+    /// Where its connection comes from, if that is held to a bound.
     from: Option<Network>,
 }
 
@@ -62,10 +65,11 @@ impl Admission {
         Arc::new(Self { bounds, state: Mutex::default() })
     }
 
-    /// A place for a connection from there; nothing if there is none left. Connections from this machine
-    /// count against no bound but the one for all: they are a proxy's, or the operator's.
+    /// A place for a connection from there; nothing if there is none left. Unless the bound of an address was set,
+    /// connections from this machine count against none but the one for all: they are a proxy's, or the operator's.
     pub(crate) fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
-        let from = (!peer.to_canonical().is_loopback()).then(|| Network::of(peer));
+        let is_bound = self.bounds.of_this_machine_too || !peer.to_canonical().is_loopback();
+        let from = is_bound.then(|| Network::of(peer));
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let here = from.map_or(0, |from| state.by_address.get(&from).copied().unwrap_or(0));
         if state.open >= self.bounds.all || here >= self.bounds.per_address {
@@ -108,14 +112,33 @@ impl Drop for Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::{Config, Flags};
 
     fn address(text: &str) -> IpAddr {
         text.parse().expect("an address")
     }
 
+    fn bounds(all: usize, per_address: usize) -> ConnectionBounds {
+        ConnectionBounds { all, per_address, of_this_machine_too: false }
+    }
+
+    #[test]
+    fn a_bound_that_was_set_holds_for_this_machine_too() {
+        for (variables, admitted) in
+            [(&[][..], 5), (&[("REJOIN_MAX_CONNECTIONS_PER_ADDRESS", "2")][..], 2)]
+        {
+            let variables = variables.iter().copied().collect();
+            let settings = Config::load(&Flags::default(), &variables).unwrap().settings;
+            let admission = Admission::new(ConnectionBounds::of(&settings, 1_000_000));
+            let held: Vec<_> =
+                (0..5).filter_map(|_| admission.admit(address("127.0.0.1"))).collect();
+            assert_eq!(held.len(), admitted);
+        }
+    }
+
     #[test]
     fn one_address_has_its_bound_and_all_together_have_theirs() {
-        let admission = Admission::new(ConnectionBounds { all: 5, per_address: 2 });
+        let admission = Admission::new(bounds(5, 2));
         let near = address("127.0.0.1");
         let held: Vec<_> = (0..2).map(|_| admission.admit(address("192.0.2.1")).unwrap()).collect();
         assert!(admission.admit(address("192.0.2.1")).is_none());
@@ -131,7 +154,7 @@ mod tests {
 
     #[test]
     fn an_ipv6_network_counts_as_one_address() {
-        let admission = Admission::new(ConnectionBounds { all: 9, per_address: 1 });
+        let admission = Admission::new(bounds(9, 1));
         let _held = admission.admit(address("2001:db8::1")).unwrap();
         assert!(admission.admit(address("2001:db8::2")).is_none());
         assert!(admission.admit(address("2001:db8:0:1::1")).is_some());

@@ -168,10 +168,8 @@ impl AsyncRead for Stream {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let (before, intake) = (buffer.filled().len(), self.intake.clone());
-        if intake.is_spent() {
-            // `/ws` tells a frame that is too large from other failures by these words.
-            let error = "the message is too long for a caller that has not authenticated";
-            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, error)));
+        if let Some(why) = intake.refusal() {
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, why)));
         }
         let read = forward!(self, poll_read, context, buffer);
         intake.took(buffer.filled().len() - before);

@@ -459,3 +459,176 @@ async fn records_of_attempts_with_the_longest_names() {
     assert!(page.text.len() < (MIB + MIB / 16) as usize, "{} bytes", page.text.len());
     server.holds_its_bounds().await;
 }
+
+/// What becomes of a connection on which a request does not come whole.
+enum Half {
+    /// The server has taken it and waits for the rest.
+    Waits(#[expect(dead_code, reason = "it is kept open")] TcpStream),
+    /// It answered so, or cut the connection.
+    Refused(String),
+}
+
+/// Connections that send `head`, `count` bytes, and nothing more.
+async fn halves(address: SocketAddr, connections: usize, head: &str, count: usize) -> Vec<Half> {
+    let mut all = Vec::new();
+    for _ in 0..connections {
+        all.push(half(address, head.as_bytes(), count).await);
+    }
+    all
+}
+
+/// How long a server that refuses something takes at most to say so.
+const TO_REFUSE: Duration = Duration::from_millis(100);
+
+async fn half(address: SocketAddr, head: &[u8], count: usize) -> Half {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(head).await.unwrap();
+    let sent = timeout(PATIENCE, stream.write_all(&vec![b'x'; count])).await.expect("it is read");
+    let mut answer = Vec::new();
+    match timeout(TO_REFUSE, stream.read_to_end(&mut answer)).await {
+        Err(_) if sent.is_ok() && answer.is_empty() => Half::Waits(stream),
+        _ => Half::Refused(String::from_utf8_lossy(&answer).into_owned()),
+    }
+}
+
+/// The head of a POST with a body that is announced, but does not come whole.
+fn head_of_half(address: SocketAddr, path: &str, key: &str, announced: usize) -> String {
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: {address}\r\n{key}Content-Type: application/json\r\n\
+         Accept: application/json, text/event-stream\r\nContent-Length: {announced}\r\n\r\n"
+    )
+}
+
+fn key_of(who: &str) -> String {
+    format!("X-API-Key: {}\r\n", secret(who))
+}
+
+/// Those that were refused have been told why, unless their connection was cut while they sent.
+fn told_to_come_back(halves: &[Half]) -> usize {
+    let answers = halves.iter().filter_map(|half| match half {
+        Half::Waits(_) => None,
+        Half::Refused(answer) => Some(answer),
+    });
+    let told = answers.filter(|answer| !answer.is_empty()).inspect(|answer| {
+        let head = answer.to_ascii_lowercase();
+        assert!(head.starts_with("http/1.1 503") && head.contains("retry-after: 1"), "{answer}");
+        assert!(answer.contains("Too much is being received"), "{answer}");
+    });
+    told.count()
+}
+
+#[tokio::test]
+async fn mcp_messages_that_never_become_whole() {
+    let server = Server::with(&[]).await;
+    let address = server.process.address();
+    let head = head_of_half(address, "/mcp", &key_of("alice"), 15_000_000);
+    let halves = halves(address, 40, &head, 14_000_000).await;
+    server.holds_its_bounds().await;
+    let waits = halves.iter().filter(|half| matches!(half, Half::Waits(_))).count();
+    assert_eq!(waits, 1, "what one of the largest messages has");
+    assert!(told_to_come_back(&halves) > 0);
+    drop(halves);
+    let largest = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize",
+        "params": { "text": text(16_000_000) } });
+    let answer = loop {
+        let answer = server.mcp(None, &largest).await;
+        if !answer.text.contains("Too much is being received") {
+            break answer;
+        }
+    };
+    assert_eq!(answer.status, 413, "it was read: {}", answer.text);
+}
+
+#[tokio::test]
+async fn bodies_that_never_become_whole() {
+    let server = Server::with(&[]).await;
+    let address = server.process.address();
+    let head = head_of_half(address, "/api/sessions", &key_of("alice"), 1_000_000);
+    let halves = halves(address, 150, &head, 990_000).await;
+    server.holds_its_bounds().await;
+    assert!(told_to_come_back(&halves) > 0);
+}
+
+#[tokio::test]
+async fn frames_that_never_become_whole() {
+    let server = Server::with(&[]).await;
+    let address = server.process.address();
+    let upgrade = format!(
+        "GET /ws HTTP/1.1\r\nHost: {address}\r\n{}Connection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+        key_of("alice")
+    );
+    // A text of 1,000,000 bytes with a mask of zeros, whole in one frame; and the first of several.
+    for first in [0x81, 0x01] {
+        let mut frame = vec![first, 0xFF];
+        frame.extend(1_000_000_u64.to_be_bytes());
+        frame.extend([0; 4]);
+        let (mut sockets, mut closed) = (Vec::new(), 0);
+        for _ in 0..100 {
+            let mut socket = TcpStream::connect(address).await.unwrap();
+            socket.write_all(upgrade.as_bytes()).await.unwrap();
+            read_until(&mut socket, "system.connected").await;
+            let _ = socket.write_all(&frame).await;
+            let _ = socket.write_all(&vec![b'x'; 990_000]).await;
+            let mut said = Vec::new();
+            let _ = timeout(TO_REFUSE, socket.read_to_end(&mut said)).await;
+            // A close of four bytes and more, with 4003.
+            closed += usize::from(said.windows(2).any(|pair| pair == 4003_u16.to_be_bytes()));
+            sockets.push(socket);
+        }
+        server.holds_its_bounds().await;
+        assert!(closed > 50, "{closed}");
+    }
+}
+
+/// Reads from a socket until these words have come.
+async fn read_until(socket: &mut TcpStream, words: &str) {
+    let mut all = Vec::new();
+    while !String::from_utf8_lossy(&all).contains(words) {
+        let mut some = [0; 1024];
+        let read = timeout(PATIENCE, socket.read(&mut some)).await.unwrap().unwrap();
+        assert!(read > 0, "{}", String::from_utf8_lossy(&all));
+        all.extend(&some[..read]);
+    }
+}
+
+#[tokio::test]
+async fn calls_that_come_all_at_once() {
+    let server = Server::with(&["--mcp", SILENT]).await;
+    let session = server.mcp(None, &initialize(10)).await.session.unwrap();
+    let address = server.process.address();
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": { "name": "t", "arguments": { "text": text(3_000_000) } } })
+    .to_string();
+    let head = format!("{}Mcp-Session-Id: {session}\r\n", key_of("alice"));
+    let request = head_of_half(address, "/mcp", &head, body.len()) + &body;
+    let calls: Vec<_> = (0..60)
+        .map(|_| {
+            let request = request.clone();
+            tokio::spawn(async move { half(address, request.as_bytes(), 0).await })
+        })
+        .collect();
+    let mut most = 0;
+    let mut answers = Vec::new();
+    for call in calls {
+        most = most.max(server.memory());
+        answers.push(call.await);
+    }
+    let grown = most.saturating_sub(server.memory_before);
+    assert!(grown <= TIMES * BOUND + MEMORY_MIB * MIB, "memory grew by {} MiB", grown / MIB);
+    server.holds_its_bounds().await;
+}
+
+#[tokio::test]
+async fn bodies_of_callers_without_authentication() {
+    let process = ServerProcess::start(Vec::new(), "", &[]).await;
+    let server = Server { process, memory_before: 0 };
+    let (address, before) = (server.process.address(), server.memory());
+    let head = head_of_half(address, "/mcp", "", 16_000_000);
+    let halves = halves(address, 40, &head, 14_900_000).await;
+    let grown = server.memory().saturating_sub(before);
+    eprintln!("grown by {} MiB", grown / MIB);
+    // One address: a sixteenth of the default of `max_buffered_bytes`, in buffers that may be half full.
+    assert!(grown <= 2 * 64 * MIB + 16 * MIB, "memory grew by {} MiB", grown / MIB);
+    assert!(told_to_come_back(&halves) > 0);
+}

@@ -145,8 +145,8 @@ impl Attachment {
             biased;
             looked = answer(&mut self.asked) => Happened::Looked(looked),
             () = ack_done(&mut self.acks.under_way) => Happened::Acked,
-            _ = self.stop.wait_for(|stop| *stop) => return None,
             Ok(()) = self.draining.changed() => Happened::Input(ReaderInput::Drain),
+            _ = self.stop.wait_for(|stop| *stop) => return None,
             () = sleep_until(deadline) => Happened::Input(ReaderInput::Tick),
             () = self.changes.changed() => match self.changes.are_over() {
                 true => return None,

@@ -13,6 +13,10 @@ pub(crate) const LIST_BYTES: usize = 1024 * 1024;
 /// the client to another server.
 pub(crate) const HANDSHAKE_BYTES: usize = 64 * 1024;
 
+/// Bytes of a JSON-RPC id or a progress token of a client, as it is written: it is kept for as long as its request is
+/// under way, outside of what is counted for the caller, and stands in every answer and report.
+pub(crate) const RPC_ID_BYTES: usize = 1024;
+
 /// Bytes of the parameters of `logging/setLevel`, which are kept like the handshake.
 pub(crate) const LEVEL_BYTES: usize = 1024;
 

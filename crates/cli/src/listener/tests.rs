@@ -17,7 +17,8 @@ use crate::serve::connections;
 use crate::tls::tests::Site;
 use crate::tls::{self, Tls};
 
-const PLENTY: ConnectionBounds = ConnectionBounds { all: 1000, per_address: 1000 };
+const PLENTY: ConnectionBounds =
+    ConnectionBounds { all: 1000, per_address: 1000, of_this_machine_too: false };
 
 /// A server that answers with the peer's address, and ends with the test.
 struct Server {
@@ -194,7 +195,9 @@ async fn a_head_without_end_is_refused_before_it_fills_the_memory() {
 
 #[tokio::test]
 async fn connections_beyond_the_bound_are_closed_and_places_come_back() {
-    let server = serve_within(None, ConnectionBounds { all: 2, per_address: 1 }).await;
+    let server =
+        serve_within(None, ConnectionBounds { all: 2, per_address: 1, of_this_machine_too: false })
+            .await;
     let mut held = Vec::new();
     for _ in 0..2 {
         let mut stream = TcpStream::connect(server.address).await.unwrap();

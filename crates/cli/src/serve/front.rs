@@ -71,6 +71,8 @@ fn web_settings(config: &Config) -> WebSettings {
         },
         open: config.access == Access::Open,
         max_frame_bytes: bytes(settings.max_frame_bytes),
+        receiving_of_caller: config.receiving_of_caller(),
+        receiving: config.receiving(),
         reconnect_backoff: settings.reconnect_backoff.clone(),
         max_reconnect_attempts: settings.max_reconnect_attempts,
         sse_keep_alive: settings.sse_keep_alive,

@@ -92,6 +92,10 @@ Whatever a principal calls, and however often, the server grows by no more than 
 | notes up to when sealed states are refused, because a closed session was forgotten before its time; beyond that the oldest note counts for all principals that have none | 1 | 10,000 |
 | records of the audit trail; those of whoever has the most go first | what others leave | `audit_max` |
 | a page of a list of sessions or of the audit trail | 1 MiB | |
+| bytes of bodies and frames that have come, until they are handed on or answered; beyond that 503 with `Retry-After` and `SERVER_BUSY`, on a WebSocket close code 4003 | a quarter of `max_bytes_per_principal`, but as much as the largest request (`max_mcp_bytes`, 2 × `max_frame_bytes`) | a quarter of `max_buffered_bytes`, but as much as four of those |
+
+Without authentication the bytes of bodies and frames count for each address, or IPv6 /64, which may have a sixteenth of
+`max_buffered_bytes`.
 
 ## Processors
 

@@ -91,7 +91,7 @@ settings! {
     /// Connections at the same time; further ones are closed at once.
     max_connections: Maybe<Count<usize>> = Absent("as many as open files allow"), at_least "1";
     /// Connections from one address, or one IPv6 /64, at the same time. Connections from the same machine
-    /// are not held to it. A proxy elsewhere needs room for all its clients.
+    /// are held to it only if it is set. A proxy needs room for all its clients.
     max_connections_per_address: Maybe<Count<usize>> = Absent("half of max_connections"), at_least "1";
     /// The `Origin` headers that are accepted, such as `https://app.example`.
     allowed_origins: List<WebOrigin> = Absent("loopback names only");

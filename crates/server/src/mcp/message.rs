@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use super::garbled::without_nulls;
 use super::members::check_unique;
 use crate::event::check_depth;
+use crate::limits::RPC_ID_BYTES;
 
 /// A JSON-RPC id as it was written: a string or a number.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -23,6 +24,10 @@ pub struct Message {
     text: Box<str>,
     kind: Kind,
 }
+
+/// Notifications that name a request.
+const CANCELLED: &str = "notifications/cancelled";
+const PROGRESS: &str = "notifications/progress";
 
 /// What a message is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,6 +117,11 @@ impl RequestId {
         self.0.starts_with('"') || number()
     }
 
+    /// Whether it is the same as this one, which may be ours and written otherwise.
+    pub(crate) fn names(&self, asked: &Self) -> bool {
+        self == asked || self.as_number().is_some_and(|number| asked.as_number() == Some(number))
+    }
+
     /// The number that it is, if it is one of ours. Some write 3 as 3.0 or as a string.
     pub(crate) fn as_number(&self) -> Option<u64> {
         self.0.parse().ok().or_else(|| {
@@ -148,12 +158,44 @@ impl Message {
     }
 
     /// Reads one message of a client, of whom more is asked than of servers: what it wants an answer to, or
-    /// answers, has an id, and nothing that a header may name stands in it twice.
+    /// answers, has an id, nothing that a header may name stands in it twice, and what stands for a request is short.
     pub(crate) fn of_client(text: &str) -> Result<Self, NoMessage> {
         let message = Self::parse(text)?;
         check_unique(message.text())?;
         message.shape().check_id(&message.kind)?;
+        message.check_lengths()?;
         Ok(message)
+    }
+
+    /// Whatever names a request is kept until that is answered, and repeated with it.
+    fn check_lengths(&self) -> Result<(), NoMessage> {
+        #[derive(Deserialize, Default)]
+        #[serde(default)]
+        struct Params<'a> {
+            #[serde(borrow, rename = "requestId")]
+            cancels: Option<&'a RawValue>,
+            #[serde(borrow, rename = "progressToken")]
+            reports: Option<&'a RawValue>,
+            #[serde(borrow, rename = "_meta")]
+            meta: Option<&'a RawValue>,
+        }
+        #[derive(Deserialize, Default)]
+        #[serde(default)]
+        struct Meta<'a> {
+            #[serde(borrow, rename = "progressToken")]
+            token: Option<&'a RawValue>,
+        }
+        let is_long =
+            |raw: Option<&RawValue>| raw.is_some_and(|raw| raw.get().len() > RPC_ID_BYTES);
+        let Params { cancels, reports, meta } = self.read_params();
+        if is_long(self.shape().id) || (self.method() == Some(CANCELLED) && is_long(cancels)) {
+            return Err(NoMessage::Invalid("an `id` has at most 1024 bytes"));
+        }
+        let Meta { token } = read(meta);
+        if is_long(token) || (self.method() == Some(PROGRESS) && is_long(reports)) {
+            return Err(NoMessage::Invalid("a `progressToken` has at most 1024 bytes"));
+        }
+        Ok(())
     }
 
     /// What it is.
@@ -197,7 +239,7 @@ impl Message {
     /// Whether it is the answer to the request of this id.
     pub(crate) fn answers(&self, asked: &RequestId) -> bool {
         let Kind::Response { id: Some(id), .. } = &self.kind else { return false };
-        id == asked || id.as_number().is_some_and(|number| asked.as_number() == Some(number))
+        id.names(asked)
     }
 
     /// The same message under another id.
@@ -449,6 +491,25 @@ mod tests {
         assert_eq!(with_member("{ }", "a", "2"), r#"{"a":2 }"#);
         assert_eq!(with_element("[1 , 2 ]", "3"), "[1 , 2 ,3]");
         assert_eq!(with_element("[ ]", "3"), "[ 3]");
+    }
+
+    #[test]
+    fn what_a_client_calls_a_request_by_is_short() {
+        let long = |bytes: usize| format!("\"{}\"", "x".repeat(bytes - 2));
+        for form in [
+            r#"{"jsonrpc":"2.0","id":ID,"method":"tools/call","params":{}}"#,
+            r#"{"jsonrpc":"2.0","id":ID,"result":{}}"#,
+            r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":ID}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{"progressToken":ID}}}"#,
+            r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":ID}}"#,
+        ] {
+            let with = |bytes| Message::of_client(&form.replace("ID", &long(bytes)));
+            assert!(with(RPC_ID_BYTES).is_ok(), "{form}");
+            let Err(NoMessage::Invalid(why)) = with(RPC_ID_BYTES + 1) else { panic!("{form}") };
+            assert!(why.contains(&format!("at most {RPC_ID_BYTES} bytes")), "{why}");
+        }
+        let other = r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"requestId":ID}}"#;
+        assert!(Message::of_client(&other.replace("ID", &long(5_000))).is_ok());
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub(super) struct Budgets {
     /// Failures of one principal from one address: what one caller guesses wrong is not held against another.
     caller_failures: Rate<(Principal, Option<Network>)>,
     /// Records of what administrators do with the sessions of others.
-    admin_records: Rate<(Principal, SessionId, &'static str)>,
+    admin_records: Rate<(Principal, Option<SessionId>, &'static str)>,
     /// Records of credentials that were rejected, by address and in all.
     rejected_credentials: Rate<Option<Network>>,
     rejected_in_all: Rate<()>,
@@ -179,11 +179,16 @@ impl Service {
         self.note(AuditRecord { attempt, reason }).await;
     }
 
-    /// Notes that an administrator gets at the session of another principal.
-    pub(super) async fn note_admin(&self, visitor: &Visitor, id: &SessionId, action: &'static str) {
-        let key = (visitor.caller.principal.clone(), id.clone(), action);
+    /// Notes that an administrator gets at a session of another principal, or at several.
+    pub(super) async fn note_admin(
+        &self,
+        visitor: &Visitor,
+        id: Option<&SessionId>,
+        action: &'static str,
+    ) {
+        let key = (visitor.caller.principal.clone(), id.cloned(), action);
         if self.inner.budgets.admin_records.take(key, self.now()).is_ok() {
-            let attempt = self.attempt_of(visitor, Some(id), action);
+            let attempt = self.attempt_of(visitor, id, action);
             self.note(AuditRecord { attempt, reason: Reason::AdminAccess }).await;
         }
     }

@@ -290,7 +290,7 @@ impl Service {
             if !caller.admin {
                 return Err(Denial::NotFound);
             }
-            self.note_admin(visitor, &id, action).await;
+            self.note_admin(visitor, Some(&id), action).await;
         }
         Ok(record)
     }
@@ -318,7 +318,11 @@ impl Service {
         if !visitor.caller.admin {
             query.principal = Some(visitor.caller.principal.clone());
         }
-        Ok(self.sessions().list(&query).await?)
+        let records = self.sessions().list(&query).await?;
+        if records.iter().any(|record| record.about.principal != visitor.caller.principal) {
+            self.note_admin(visitor, None, "list").await;
+        }
+        Ok(records)
     }
 
     /// Ends a session.

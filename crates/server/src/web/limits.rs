@@ -26,3 +26,19 @@ pub(super) const STRANGER_BYTES: u64 = 32 * 1024;
 
 /// A correction of the wall clock is noticed within this time by connections whose credential ends.
 pub(super) const LOOK_AT_CLOCK: Duration = Duration::from_secs(15);
+
+/// Bytes of requests that one caller may have on their way at once, unless the settings say otherwise, and always as many
+/// as the largest request has. Without it each connection could have a body or a frame kept that never becomes whole …
+pub(super) const RECEIVING_OF_CALLER: u64 = 64 * 1024 * 1024;
+
+/// … those of all callers …
+pub(super) const RECEIVING: u64 = 256 * 1024 * 1024;
+
+/// … and always as many as so many of the largest requests have, so that one caller can't take all of it.
+pub(super) const LARGEST_AT_ONCE: u64 = 4;
+
+/// Bytes at the beginning of a frame that are not counted: most frames have no more, and need no lock.
+pub(super) const UNCOUNTED_FRAME_BYTES: usize = 8 * 1024;
+
+/// When a caller that sends too much at once should try again.
+pub(super) const RETRY_RECEIVING: Duration = Duration::from_secs(1);

@@ -17,6 +17,7 @@ mod guesses;
 mod intake;
 mod limits;
 pub(crate) mod mcp;
+mod receiving;
 mod responses;
 mod visitor;
 mod ws;
@@ -41,6 +42,7 @@ pub use responses::count_responses;
 
 use self::answer::Failure;
 use self::credentials::Credentials;
+use self::receiving::Receiving;
 use self::visitor::Nearby;
 use crate::access::Authenticate;
 use crate::clock::WallClock;
@@ -56,6 +58,11 @@ pub struct WebSettings {
     pub open: bool,
     /// The largest frame that is read.
     pub max_frame_bytes: usize,
+    /// Bytes of requests that one caller may have on their way at once; where anybody may come without a credential,
+    /// one address. The largest request can always be sent.
+    pub receiving_of_caller: u64,
+    /// The same of all callers.
+    pub receiving: u64,
     /// The waits between a client's attempts, as told to clients.
     pub reconnect_backoff: Vec<Duration>,
     /// How many refusals a client should take, as told to clients.
@@ -86,6 +93,8 @@ impl Default for WebSettings {
             allowed: Allowed::default(),
             open: true,
             max_frame_bytes: 1024 * 1024,
+            receiving_of_caller: limits::RECEIVING_OF_CALLER,
+            receiving: limits::RECEIVING,
             reconnect_backoff: rejoin_core::limits::BACKOFF.to_vec(),
             max_reconnect_attempts: rejoin_core::limits::MAX_ATTEMPTS,
             sse_keep_alive: Duration::from_secs(15),
@@ -101,6 +110,7 @@ pub(crate) struct Front {
     pub(crate) service: Service,
     pub(crate) credentials: Credentials,
     pub(crate) settings: WebSettings,
+    receiving: Arc<Receiving>,
     pub(crate) modern: mcp::Modern,
     pub(crate) left: mcp::Left,
 }
@@ -136,7 +146,8 @@ pub fn router(service: Service, access: Arc<dyn Authenticate>, settings: WebSett
     let left = mcp::Left::by_restart(service.sessions().hubs().take_left());
     let modern = mcp::Modern::default();
     let sessions = service.sessions().clone();
-    let front = Arc::new(Front { service, credentials, settings, modern, left });
+    let receiving = Arc::new(Receiving::new(&settings));
+    let front = Arc::new(Front { service, credentials, settings, receiving, modern, left });
     front.follow_revocations();
     let routes = Router::new()
         .route("/ws", any(ws::upgrade))

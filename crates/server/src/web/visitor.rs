@@ -10,6 +10,7 @@ use axum::http::{HeaderMap, StatusCode};
 use super::Front;
 use super::answer::{Failure, refuse};
 use super::credentials::credential;
+use super::receiving::Sender;
 use crate::access::PresentedFrom;
 use crate::service::Visitor;
 
@@ -39,6 +40,7 @@ impl FromRequestParts<Arc<Front>> for OverHttp {
     ) -> Result<Self, Self::Rejection> {
         let (address, over) = (address(parts), "http");
         let caller = front.caller(&parts.headers, PresentedFrom { address, over }).await?;
+        Sender::of(front, &caller, address).note(&mut parts.extensions);
         Ok(Self(Visitor { caller, address, over }))
     }
 }

@@ -43,6 +43,21 @@ async fn a_record_of_a_rejected_credential_says_over_what_it_came() {
 }
 
 #[tokio::test]
+async fn an_administrator_who_lists_the_sessions_of_others_leaves_one_record_a_minute() {
+    let web = Setup::keyed().start().await;
+    web.get("/api/sessions").by("admin").send().await.expect(200);
+    web.create_by("alice").await;
+    web.get("/api/sessions").by("alice").send().await.expect(200);
+    assert_eq!(trail(&web).await, [], "nobody has seen what is another's");
+    for path in ["/api/sessions", "/api/sessions/active", "/api/sessions"] {
+        web.get(path).by("admin").send().await.expect(200);
+    }
+    let records = trail(&web).await;
+    let actions: Vec<&str> = records.iter().map(|record| &*record.attempt.action).collect();
+    assert_eq!((actions, records[0].reason), (vec!["list"], Reason::AdminAccess));
+}
+
+#[tokio::test]
 async fn what_an_administrator_does_with_the_session_of_another_leaves_a_record() {
     let web = Setup::keyed().start().await;
     let (id, _) = web.create_by("alice").await;

@@ -108,6 +108,12 @@ async fn messages_can_be_read_whether_the_agent_has_dealt_with_them_or_not() {
     assert_eq!(both, expected);
     let rest = web.get(&format!("{path}?after=1")).send().await.expect(200);
     assert_eq!((&rest["messages"][0]["in_seq"], &rest["last_in_seq"]), (&json!(2), &json!(2)));
+    let beyond = web.get(&format!("{path}?after=999")).send().await.expect(200);
+    assert_eq!(
+        beyond,
+        json!({ "messages": [], "last_in_seq": 2 }),
+        "what will come is not skipped"
+    );
     let page = web.get(&path).header("origin", "http://localhost:3000").send().await;
     assert_eq!(page.header("access-control-allow-origin"), Some("http://localhost:3000"));
     web.get(&path).header("origin", "http://evil.example").send().await.expect(403);

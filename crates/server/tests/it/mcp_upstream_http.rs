@@ -194,6 +194,20 @@ async fn a_server_that_forgets_every_session_at_once_is_not_asked_for_ever() {
     let told = client.call(1, "write_json", json!({})).await.error().await;
     assert_eq!(error(&told), UNAVAILABLE);
     assert_eq!(upstream.runs("write_json"), 0);
+    assert!(upstream.heard("tools/call").len() <= 2, "it may be lying");
+}
+
+#[tokio::test]
+async fn a_call_runs_once_where_its_server_may_have_run_it_and_never_more_than_twice() {
+    let upstream = Upstream::start();
+    let (_web, client) = before(&upstream).await;
+    for (id, tool, runs) in [(1, "write_listed", 1), (2, "write_worded", 1), (3, "write_denied", 2)]
+    {
+        let answer = client.call(id, tool, json!({})).await.answer().await;
+        assert!(answer["error"].is_object(), "{answer}");
+        assert_eq!(upstream.runs(tool), runs, "{tool}: {answer}");
+    }
+    assert_eq!(client.call(4, "write_json", json!({})).await.text().await, "run 1");
 }
 
 #[tokio::test]
@@ -352,7 +366,7 @@ async fn a_server_is_told_when_a_session_ends() {
 }
 
 #[tokio::test]
-async fn a_session_from_before_that_is_refused_in_whatever_words_is_made_again() {
+async fn a_session_from_before_that_is_refused_in_other_words_is_made_again() {
     let upstream = Upstream::with(Manners { stale: (401, "go away"), ..Manners::default() });
     let home = tempfile::tempdir().unwrap();
     let gateway = || Gateway::http(&upstream.url()).unwrap();
@@ -371,8 +385,16 @@ async fn a_session_from_before_that_is_refused_in_whatever_words_is_made_again()
     upstream.forget();
     let web = serve_on(kept_in(home.path()), gateway()).await;
     let client = client.at(&web);
-    assert_eq!(client.call(3, "write_json", json!({})).await.text().await, "run 3");
+    let mut write = client.call(3, "write_json", json!({})).await;
+    assert_eq!(error(&write.error().await), OUTCOME_UNKNOWN, "those words prove nothing");
+    assert_eq!(client.call(4, "write_json", json!({})).await.text().await, "run 3");
     assert_eq!(upstream.heard("initialize").len(), 2);
+    web.service.close().await.unwrap();
+
+    upstream.forget();
+    let web = serve_on(kept_in(home.path()), gateway()).await;
+    let client = client.at(&web);
+    assert_eq!(client.call(5, "read_json", json!({})).await.text().await, "run 1");
 }
 
 #[tokio::test]
@@ -384,7 +406,13 @@ async fn a_call_that_is_answered_under_its_own_id_after_a_restart_runs_once_what
     let client = Client::begin(&web).await;
     client.call(1, "write_json", json!({})).await.text().await;
     web.service.close().await.unwrap();
-    for (id, tool) in [(2, "write_invalid"), (3, "write_unfound"), (4, "write_refused")] {
+    for (id, tool) in [
+        (2, "write_invalid"),
+        (3, "write_unfound"),
+        (4, "write_refused"),
+        (5, "write_listed"),
+        (6, "write_worded"),
+    ] {
         let web = serve_on(kept_in(home.path()), gateway()).await;
         let answer = client.at(&web).call(id, tool, json!({})).await.answer().await;
         assert!(answer["error"].is_object(), "{answer}");

@@ -146,8 +146,10 @@ pub(super) fn open(mut options: Options) -> Result<Opened, OpenError> {
     let max =
         Bounds { all: options.max_buffered_bytes, of_principal: options.max_bytes_per_principal };
     let disk_space = DiskSpace::new(&files.directory, options.disk_reserve);
+    birth::settle(&db, &files).map_err(of_io)?;
     let run = CurrentRun::begin(&files.runs, newest.number + 1, options.recovery.now);
     let run = run.map_err(of_io)?;
+    salvage::sync_directory(&files.directory).map_err(of_io)?; // it is there before it is noted
     let (bounds, ledger_too) = (options.bounds, Arc::clone(&ledger));
     let shared = Shared::new(identity, files.clone(), run, bounds, max, disk_space, ledger_too);
     for Taken { about, counted, .. } in &sessions {
@@ -158,7 +160,8 @@ pub(super) fn open(mut options: Options) -> Result<Opened, OpenError> {
     let assembly = Assembly { newest, rows: &mut rows, ledger: &ledger, index: &shared.index };
     let (tables, unwritten) = assembly.put_in_place(sessions, entries, &mut report);
     schema::use_this_version(&db).map_err(of_sqlite(&files))?;
-    birth::note(&db, &files.database).map_err(of_sqlite(&files))?;
+    birth::note(&db, &files).map_err(of_sqlite(&files))?;
+    shared.run.replace_last().map_err(of_io)?;
     let database = Database::new(db, witness, options.audit_max as u64);
     let database = database.map_err(of_sqlite(&files))?;
 
@@ -243,7 +246,7 @@ fn read_or_make(
     if content.damage.is_empty() && birth::is_backup(&db).map_err(of_sqlite(files))? {
         content.damage.push(Damage::PutBack);
     } else if options.notice_copies && content.damage.is_empty() {
-        content.damage.extend(birth::compare(&db, &files.database).map_err(of_sqlite(files))?);
+        content.damage.extend(birth::compare(&db, files).map_err(of_sqlite(files))?);
     }
     Ok((db, content, witness))
 }

@@ -3,12 +3,13 @@
 //!
 //! The file has a line for each run, oldest first: the number of the first commit it could make, and the
 //! time of its last sign of life. The line of the run that goes on is overwritten in place and never
-//! flushed. Only figures for people depend on it: a line that can't be read is left out.
+//! flushed. Only figures for people depend on what is in it: a line that can't be read is left out. Each run has a file of
+//! its own, which takes the place of the last one: by when that was made `birth.rs` tells a copy.
 
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rejoin_core::Timestamp;
 
@@ -56,13 +57,14 @@ impl Runs {
 #[derive(Debug)]
 pub(super) struct CurrentRun {
     file: File,
+    path: PathBuf,
     from: u64,
     at: u64,
 }
 
 impl CurrentRun {
-    /// Begins a run whose first commit will be `from`. Drops runs that made no commit, and runs whose commits
-    /// the store no longer has.
+    /// Begins a run whose first commit will be `from`, in a file beside the one of the last run. Drops runs that made
+    /// no commit, and runs whose commits the store no longer has.
     pub(super) fn begin(path: &Path, from: u64, now: Timestamp) -> io::Result<Self> {
         let Runs(mut lines) = Runs::read(path);
         lines.retain(|run| run.from < from);
@@ -71,9 +73,16 @@ impl CurrentRun {
         lines.into_iter().for_each(|run| text += &run.write());
         let at = text.len() as u64;
         text += &RunLine { from, last_alive: now }.write();
-        let file = private::options().write(true).truncate(true).open(path)?;
+        let new = file_of_next(path);
+        let file = private::options().write(true).truncate(true).open(&new)?;
         file.write_all_at(text.as_bytes(), 0)?;
-        Ok(Self { file, from, at })
+        file.sync_all()?;
+        Ok(Self { file, path: path.to_path_buf(), from, at })
+    }
+
+    /// Puts its file in the place of the one of the last run. Until then a note of either is right.
+    pub(super) fn replace_last(&self) -> io::Result<()> {
+        fs::rename(file_of_next(&self.path), &self.path)
     }
 
     /// Notes that the process is alive.
@@ -83,9 +92,20 @@ impl CurrentRun {
     }
 }
 
+/// The file of a run that has not taken the place of the last one yet.
+pub(super) fn file_of_next(path: &Path) -> PathBuf {
+    path.with_extension("mark.new")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn begin(path: &Path, from: u64, now: Timestamp) -> CurrentRun {
+        let run = CurrentRun::begin(path, from, now).unwrap();
+        run.replace_last().unwrap();
+        run
+    }
 
     fn at(millis: u64) -> Timestamp {
         Timestamp::from_millis(millis)
@@ -96,11 +116,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("runs.mark");
         assert_eq!(Runs::read(&path).last_alive(1), None);
-        CurrentRun::begin(&path, 2, at(10)).unwrap().is_alive(at(15)).unwrap();
-        CurrentRun::begin(&path, 7, at(20)).unwrap().is_alive(at(25)).unwrap();
+        begin(&path, 2, at(10)).is_alive(at(15)).unwrap();
+        begin(&path, 7, at(20)).is_alive(at(25)).unwrap();
         // Killed again before it had committed anything.
-        CurrentRun::begin(&path, 9, at(30)).unwrap().is_alive(at(35)).unwrap();
-        CurrentRun::begin(&path, 9, at(40)).unwrap();
+        begin(&path, 9, at(30)).is_alive(at(35)).unwrap();
+        begin(&path, 9, at(40));
         let runs = Runs::read(&path);
         let known = [1, 2, 6, 7, 8, 9].map(|commit| runs.last_alive(commit));
         let [first, second] = [Some(at(15)), Some(at(25))];
@@ -112,9 +132,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("runs.mark");
         for from in [2, 50, 90] {
-            CurrentRun::begin(&path, from, at(from)).unwrap();
+            begin(&path, from, at(from));
         }
-        CurrentRun::begin(&path, 60, at(100)).unwrap();
+        begin(&path, 60, at(100));
         let runs = Runs::read(&path);
         assert_eq!([40, 55, 95].map(|c| runs.last_alive(c)), [at(2), at(50), at(100)].map(Some));
     }
@@ -124,7 +144,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("runs.mark");
         for from in 1..=200 {
-            CurrentRun::begin(&path, from, at(from)).unwrap();
+            begin(&path, from, at(from));
         }
         let runs = Runs::read(&path);
         assert_eq!((runs.0.len(), runs.last_alive(199)), (limits::RUNS_KEPT, Some(at(199))));

@@ -80,7 +80,8 @@ impl Files {
     pub(super) fn all(&self) -> impl Iterator<Item = PathBuf> {
         let Self { directory, database, wal, mark, runs, lock } = self;
         let shared = directory.join("rejoin.db-shm");
-        let files = [database, wal, &shared, mark, runs, lock].map(PathBuf::clone);
+        let next_run = super::runs::file_of_next(runs);
+        let files = [database, wal, &shared, mark, runs, &next_run, lock].map(PathBuf::clone);
         files.into_iter()
     }
 }

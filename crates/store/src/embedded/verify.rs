@@ -77,7 +77,7 @@ pub fn verify(directory: &Path) -> Result<Verification, OpenError> {
     let Content { sessions, newest, mut damage, .. } = content.map_err(of_sqlite)?;
     damage.extend(check_file(&db).map_err(of_sqlite)?);
     let is_copy = birth::is_backup(&db).map_err(of_sqlite)?
-        || birth::compare(&db, &files.database).map_err(of_sqlite)?.is_some();
+        || birth::compare(&db, &files).map_err(of_sqlite)?.is_some();
     Ok(Verification {
         sessions: sessions.len(),
         active: sessions.iter().filter(|taken| taken.is_active).count(),

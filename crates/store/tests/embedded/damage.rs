@@ -2,7 +2,7 @@
 //! is anything missing without a word.
 
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 
 use rejoin_core::record::Record;
@@ -320,6 +320,50 @@ async fn a_backup_of_the_whole_directory_that_was_put_back_is_a_loss_and_said() 
     assert_ne!(store.session(&session_id(0)).await.unwrap().unwrap().epoch, first_epoch());
     drop(store);
     assert_eq!(opened_by_a_server(backup.path()).1.damage, [], "it is said once");
+}
+
+#[tokio::test]
+async fn a_backup_that_was_copied_over_the_files_in_place_is_a_loss_and_said() {
+    let (directory, _) = left_behind(20).await;
+    drop(opened_by_a_server(directory.path()));
+    let backup = copy_of(directory.path());
+    let (store, report) = opened_by_a_server(directory.path());
+    assert_eq!(report.damage, [], "it is itself");
+    live_on(&store).await;
+    drop(store);
+    for file in fs::read_dir(backup.path()).unwrap() {
+        let file = file.unwrap();
+        let into = directory.path().join(file.file_name());
+        // As `cp` does: what is there is written over.
+        let mut into = File::options().write(true).create(true).truncate(true).open(into).unwrap();
+        std::io::copy(&mut File::open(file.path()).unwrap(), &mut into).unwrap();
+    }
+    let (store, report) = opened_by_a_server(directory.path());
+    assert_eq!(report.damage, [Damage::PutBack]);
+    assert_eq!(report.new_epochs, SESSIONS as usize);
+    drop(store);
+    assert_eq!(opened_by_a_server(directory.path()).1.damage, [], "it is said once");
+}
+
+#[tokio::test]
+async fn what_was_cut_short_when_it_began_or_moved_or_chmodded_is_no_copy() {
+    let (directory, _) = left_behind(20).await;
+    drop(opened_by_a_server(directory.path()));
+    let (runs, next) = (directory.path().join("runs.mark"), directory.path().join("runs.mark.new"));
+    fs::write(&next, "").unwrap();
+    assert_eq!(opened_by_a_server(directory.path()).1.damage, [], "before it was noted");
+    fs::rename(&runs, &next).unwrap();
+    fs::write(&runs, "").unwrap();
+    assert_eq!(opened_by_a_server(directory.path()).1.damage, [], "before it was in its place");
+    fs::set_permissions(&runs, fs::Permissions::from_mode(0o640)).unwrap();
+    let moved = directory.path().join("moved");
+    fs::create_dir(&moved).unwrap();
+    for file in ["rejoin.db", "rejoin.db-wal", "commits.mark", "runs.mark"] {
+        fs::rename(directory.path().join(file), moved.join(file)).unwrap();
+    }
+    assert_eq!(opened_by_a_server(&moved).1.damage, []);
+    fs::remove_file(moved.join("runs.mark")).unwrap();
+    assert_eq!(opened_by_a_server(&moved).1.damage, [], "nobody knows");
 }
 
 /// Opened with an eye on copies.

@@ -26,6 +26,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// whenever it is spoken to is no server.
 const MOST_LOSSES: u8 = 5;
 
+/// How many servers may get a request and say that they did not run it, before it is answered for: should that be
+/// wrong, it still runs no more than twice.
+const MOST_REFUSALS: u8 = 2;
+
 impl Desk<'_> {
     /// Sees to it that there is a server to hand a request to. It is tried for a while; then the reason
     /// is returned for which there is none.
@@ -271,7 +275,8 @@ impl Desk<'_> {
     async fn hand_after_loss(&mut self, in_seq: InSeq) -> Result<(), Closing> {
         let was_handed = self.shared.hubs.was_handed(&self.session, in_seq);
         let losses = self.requests.count_loss(in_seq);
-        match (losses > MOST_LOSSES, was_handed) {
+        let refusals = self.requests.refusals(in_seq);
+        match (losses > MOST_LOSSES || refusals >= MOST_REFUSALS, was_handed) {
             (true, true) => self.answer_unknown(in_seq).await,
             (true, false) => {
                 let error = unavailable("it goes away whenever it is asked");

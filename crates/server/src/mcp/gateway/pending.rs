@@ -30,6 +30,8 @@ pub(super) struct Pending {
     progress: Option<f64>,
     /// How many servers have gone away meanwhile.
     losses: u8,
+    /// How many servers have got it, and said that they did not run it.
+    refusals: u8,
     /// Whether nobody knows what became of it. Its answer then says what was asked, for whoever asks again.
     pub(super) unknown: bool,
     /// The reconnect token that its answer brings.
@@ -54,7 +56,8 @@ impl Pending {
         }
         let token = message.read_params::<Params>().meta.and_then(|meta| meta.token);
         let (from, progress, token_given) = (None, None, None);
-        Self { id, stream, from, message, token, progress, losses: 0, unknown: false, token_given }
+        let (losses, refusals, unknown) = (0, 0, false);
+        Self { id, stream, from, message, token, progress, losses, refusals, unknown, token_given }
     }
 
     /// It came from there.
@@ -118,6 +121,18 @@ impl Requests {
         let Some(pending) = self.0.get_mut(&in_seq) else { return 0 };
         pending.losses = pending.losses.saturating_add(1);
         pending.losses
+    }
+
+    /// Counts that a server got a request and said that it did not run it.
+    pub(super) fn count_refusal(&mut self, in_seq: InSeq) {
+        if let Some(pending) = self.0.get_mut(&in_seq) {
+            pending.refusals = pending.refusals.saturating_add(1);
+        }
+    }
+
+    /// How many servers said so.
+    pub(super) fn refusals(&self, in_seq: InSeq) -> u8 {
+        self.0.get(&in_seq).map_or(0, |pending| pending.refusals)
     }
 
     /// Nobody knows what became of a request.

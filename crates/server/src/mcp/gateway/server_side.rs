@@ -50,6 +50,12 @@ impl Desk<'_> {
                 Some(in_seq) => self.lost.push_back(in_seq),
                 None => self.note_answer(&id, Err(Unreachable::BrokeOff)),
             },
+            Heard::Refused { id } => {
+                if let Some(in_seq) = self.entry_of(&id) {
+                    self.requests.count_refusal(in_seq);
+                    self.shared.hubs.not_handed(&self.session, in_seq);
+                }
+            }
             Heard::DidNotRun { id } => {
                 if let Some(in_seq) = self.entry_of(&id) {
                     self.shared.hubs.not_handed(&self.session, in_seq);

@@ -89,8 +89,9 @@ pub(crate) enum Heard {
     NotTaken { id: RequestId, why: Box<str> },
     /// A request was given to it and the answer was lost on the way. The server itself goes on.
     Lost { id: RequestId },
-    /// It did not run a request: it has forgotten the session, or died before it had read it. The link
-    /// ends.
+    /// It says that it did not run a request, because it has forgotten the session. The link ends.
+    Refused { id: RequestId },
+    /// It did not run a request: it never got it. The link ends.
     DidNotRun { id: RequestId },
 }
 

@@ -77,7 +77,7 @@ pub(super) async fn read(
     // It may have waited for as long as its credential was good.
     front.patience(&visitor.caller, wait).ok_or_else(expired)?;
     let kind = [(CONTENT_TYPE, "application/json")];
-    Ok((kind, readable_by(&headers), view(&page, after)).into_response())
+    Ok((kind, readable_by(&headers), view(&page)).into_response())
 }
 
 /// A page of another origin that may open a WebSocket here may read the conversation too, for it knows the
@@ -93,14 +93,14 @@ fn readable_by(request: &HeaderMap) -> HeaderMap {
 
 /// A page as JSON. What clients sent is JSON already, and is not read again. `last_in_seq` is where to go on:
 /// the last message of the page, or if it is empty the last that there is.
-fn view(page: &MessagePage, after: InSeq) -> String {
+fn view(page: &MessagePage) -> String {
     let mut text = String::from(r#"{"messages":["#);
     for (index, message) in page.messages.iter().enumerate() {
         text.push_str(if index == 0 { "" } else { "," });
         push(&mut text, message);
     }
     let last = page.messages.last().map(|message| message.entry.in_seq);
-    let last = last.unwrap_or(page.record.in_head.max(after));
+    let last = last.unwrap_or(page.record.in_head);
     let written = write!(text, r#"],"last_in_seq":{last}}}"#);
     debug_assert!(written.is_ok(), "a string takes everything");
     text

@@ -15,6 +15,7 @@ use crate::event;
 use crate::service::Denial;
 use crate::web::Front;
 use crate::web::answer::{Failure, refuse, too_large};
+use crate::web::receiving::{NotReceived, Place, Received};
 
 /// The most that one page of a list has.
 pub(super) const MAX_PAGE: usize = 1_000;
@@ -74,33 +75,37 @@ impl<T: DeserializeOwned> FromRequestParts<Arc<Front>> for Params<T> {
 }
 
 /// A body as text that is not nested too deep; of what type the client says it is, nobody looks at.
-pub(super) struct Text(Bytes);
+pub(super) struct Text {
+    bytes: Bytes,
+    _place: Place,
+}
 
 impl FromRequest<Arc<Front>> for Text {
     type Rejection = Failure;
 
     async fn from_request(request: Request, front: &Arc<Front>) -> Result<Self, Self::Rejection> {
-        let bytes =
-            Bytes::from_request(request, front).await.map_err(|rejection| {
-                match rejection.status() {
-                    StatusCode::PAYLOAD_TOO_LARGE => too_large(&format!(
-                        "The body is larger than max_frame_bytes, {}",
-                        front.settings.max_frame_bytes
-                    )),
-                    _ => refuse(StatusCode::BAD_REQUEST, "The body ended before it was whole"),
-                }
-            })?;
+        let max = front.settings.max_frame_bytes;
+        let received = Received::read(front, request, max).await.map_err(|why| match why {
+            NotReceived::TooLarge => {
+                too_large(&format!("The body is larger than max_frame_bytes, {max}"))
+            }
+            NotReceived::Broken => {
+                refuse(StatusCode::BAD_REQUEST, "The body ended before it was whole")
+            }
+            NotReceived::Full(full) => Denial::from(full).into(),
+        })?;
+        let Received { bytes, place } = received;
         if std::str::from_utf8(&bytes).is_err() {
             return Err(invalid("The body must be JSON in UTF-8").into());
         }
         event::check_depth(&bytes).map_err(invalid)?;
-        Ok(Self(bytes))
+        Ok(Self { bytes, _place: place })
     }
 }
 
 impl Text {
     pub(super) fn as_bytes(&self) -> &[u8] {
-        self.0.trim_ascii()
+        self.bytes.trim_ascii()
     }
 
     /// The JSON object that it is.
@@ -115,7 +120,7 @@ impl Text {
 
     /// The same; an empty one stands for the default.
     pub(super) fn object_if_any<T: DeserializeOwned + Default>(&self) -> Result<T, Denial> {
-        if self.0.is_empty() { Ok(T::default()) } else { self.object() }
+        if self.bytes.is_empty() { Ok(T::default()) } else { self.object() }
     }
 }
 

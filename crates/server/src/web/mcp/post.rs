@@ -3,9 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use axum::body::Bytes;
-use axum::extract::State;
-use axum::extract::rejection::BytesRejection;
+use axum::extract::{Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -17,9 +15,7 @@ use serde_json::value::RawValue;
 
 use super::event_id::Owed;
 use super::feed::{Beginning, Feed, Next};
-use super::request::{
-    Accepts, Client, messages, named_session, not_acceptable, not_read, revision,
-};
+use super::request::{Accepts, Client, messages, named_session, not_acceptable, receive, revision};
 use super::{McpFailure, OVER, SESSION_ID, early, modern, sse};
 use crate::limits;
 use crate::mcp::logged::{Entry, StreamName};
@@ -30,6 +26,7 @@ use crate::random;
 use crate::service::{Denial, Service, Visitor};
 use crate::sessions::Sessions;
 use crate::web::Front;
+use crate::web::receiving::{Place, Received};
 
 /// Bytes of what a client says of itself that are kept in a session's record …
 const MOST_ABOUT: usize = 4 * 1024;
@@ -44,16 +41,17 @@ pub(super) async fn post(
     client: Client,
     State(front): State<Arc<Front>>,
     headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    request: Request,
 ) -> Result<Response, McpFailure> {
     let accepts = Accepts::of(&headers);
     if !accepts.events && !accepts.json {
         return Err(not_acceptable("Accept must name application/json or text/event-stream"));
     }
-    let body = body.map_err(|why| not_read(&front, &why))?;
+    let Received { bytes: body, place } = receive(&front, request).await?;
     let (messages, batch) = messages(&headers, &body)?;
     if modern::is_modern(&headers, &body) {
-        return modern::post(client, &front, &headers, accepts, messages, batch).await;
+        drop(body);
+        return modern::post(client, &front, &headers, accepts, (messages, batch), place).await;
     }
     let messages = negotiated(&front, messages)?;
     let begins = messages.iter().any(|message| message.method() == Some(INITIALIZE));
@@ -61,11 +59,12 @@ pub(super) async fn post(
         return Err(McpFailure::bad("`initialize` comes alone"));
     }
     if begins {
-        return initialize(&client, &front, &headers, accepts, messages).await;
+        drop(body);
+        return initialize(&client, &front, &headers, accepts, messages, place).await;
     }
     let record = client.session(&front, &headers).await?;
     let had = record.id().clone();
-    match take(&client, &front, &headers, accepts, record, (messages, batch)).await {
+    let taken = match take(&client, &front, &headers, accepts, record, (messages, batch)).await {
         Err(failure) if failure.is_gone() => match client.session(&front, &headers).await {
             // Its client has just gone over to another one: the id names that now.
             Ok(record) if *record.id() != had => {
@@ -75,7 +74,9 @@ pub(super) async fn post(
             Ok(_) | Err(_) => Err(failure),
         },
         taken => taken,
-    }
+    };
+    drop((body, place)); // from here on it is the store that has it
+    taken?.respond().await
 }
 
 /// Messages as the server behind gets them.
@@ -92,7 +93,7 @@ async fn take(
     accepts: Accepts,
     record: Record,
     (messages, batch): (Vec<Message>, bool),
-) -> Result<Response, McpFailure> {
+) -> Result<Taken, McpFailure> {
     let revision = revision(front, headers, &named_session(headers)?, &record).await?;
     if batch && revision.as_deref() != Some(WITH_BATCHES) {
         return Err(McpFailure::bad("batches are of revision 2025-03-26 only"));
@@ -100,11 +101,10 @@ async fn take(
     let primed = revision.as_deref().is_some_and(is_primed);
     let (front, visitor) = (Arc::clone(front), client.visitor.clone());
     let call = Call { front: Arc::clone(&front), visitor, record, accepts, batch, primed };
-    let taken = match messages.len() {
-        0 | 1 => call.take(messages).await?, // entered by the session's driver, or not at all
-        _ => whole(&front, call.take(messages)).await?,
-    };
-    taken.respond().await
+    match messages.len() {
+        0 | 1 => call.take(messages).await, // entered by the session's driver, or not at all
+        _ => whole(&front, call.take(messages)).await,
+    }
 }
 
 /// Does what a call begins with to its end: messages that came together are entered together.
@@ -122,6 +122,7 @@ async fn initialize(
     headers: &HeaderMap,
     accepts: Accepts,
     messages: Vec<Message>,
+    place: Place,
 ) -> Result<Response, McpFailure> {
     #[derive(Default, Deserialize)]
     #[serde(default, rename_all = "camelCase")]
@@ -156,6 +157,7 @@ async fn initialize(
         Ok((call.take(messages).await?, name))
     });
     let (begun, name) = begun.await?;
+    drop(place);
     let mut response = begun.respond().await?;
     if let Ok(name) = name {
         response.headers_mut().insert(HeaderName::from_static(SESSION_ID), name);

@@ -3,8 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use axum::extract::FromRequestParts;
-use axum::extract::rejection::BytesRejection;
+use axum::extract::{FromRequestParts, Request};
 use axum::http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
@@ -21,6 +20,7 @@ use crate::mcp::{REVISIONS, WITH_BATCHES};
 use crate::service::{Denial, Visitor, transport_word};
 use crate::web::Front;
 use crate::web::answer::Failure;
+use crate::web::receiving::{NotReceived, Received, Sender};
 use crate::web::visitor::address;
 
 /// Messages in one batch: their answers must fit into the log until all of them are entered.
@@ -40,6 +40,7 @@ impl FromRequestParts<Arc<Front>> for Client {
     ) -> Result<Self, Self::Rejection> {
         let from = PresentedFrom { address: address(parts), over: transport_word(OVER) };
         let caller = front.caller(&parts.headers, from).await?;
+        Sender::of(front, &caller, address(parts)).note(&mut parts.extensions);
         Ok(Self { visitor: Visitor::over(OVER, caller, address(parts)) })
     }
 }
@@ -190,14 +191,18 @@ pub(super) fn not_acceptable(sentence: &str) -> McpFailure {
     McpFailure::new(StatusCode::NOT_ACCEPTABLE, error)
 }
 
-/// The refusal of a body that is larger than is taken, or did not come whole.
-pub(super) fn not_read(front: &Front, why: &BytesRejection) -> McpFailure {
-    if why.status() != StatusCode::PAYLOAD_TOO_LARGE {
-        return unreadable("the body did not come whole");
-    }
-    let sentence = format!("a message has at most {} bytes", front.settings.mcp.max_bytes);
-    let error = RpcError::new(code::INVALID_REQUEST, sentence);
-    McpFailure::new(StatusCode::PAYLOAD_TOO_LARGE, error)
+/// Reads the body of a request.
+pub(super) async fn receive(front: &Front, request: Request) -> Result<Received, McpFailure> {
+    let max = front.settings.mcp.max_bytes;
+    Received::read(front, request, max).await.map_err(|why| match why {
+        NotReceived::Broken => unreadable("the body did not come whole"),
+        NotReceived::Full(full) => Denial::from(full).into(),
+        NotReceived::TooLarge => {
+            let sentence = format!("a message has at most {max} bytes");
+            let error = RpcError::new(code::INVALID_REQUEST, sentence);
+            McpFailure::new(StatusCode::PAYLOAD_TOO_LARGE, error)
+        }
+    })
 }
 
 /// The messages of a body, and whether they came as a batch.

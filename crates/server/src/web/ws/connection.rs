@@ -27,6 +27,7 @@ use crate::lane::Lane;
 use crate::metrics::Counted;
 use crate::random;
 use crate::service::{Phase, Service, Visitor};
+use crate::web::intake::TOO_MUCH;
 use crate::web::{Front, Intake};
 
 /// How long a client that brings no credential has to say who it is.
@@ -206,8 +207,17 @@ impl Connection {
             () = sleep_until(wake) => self.on_deadline(),
             frame = stream.next(), if takes_requests || closing => match frame {
                 // In a box: an idle connection has no room for what requests need.
-                Some(Ok(message)) => Box::pin(self.on_message(message)).await,
+                Some(Ok(message)) => {
+                    let control = control_bytes(&message);
+                    let next = Box::pin(self.on_message(message)).await;
+                    match control {
+                        Some(bytes) => self.intake.drop_control(bytes),
+                        None => drop(self.intake.hand_on()),
+                    }
+                    next
+                }
                 Some(Err(error)) if is_too_large(&error) && !closing => Next::TooLarge,
+                Some(Err(error)) if is_too_much(&error) && !closing => Next::Close(CloseCode::Busy),
                 Some(Err(_)) | None => Next::Drop,
             },
         }
@@ -427,6 +437,22 @@ async fn next_change<T>(changing: &mut watch::Receiver<T>) {
 /// version axum chooses; its words are what there is to go by.
 fn is_too_large(error: &axum::Error) -> bool {
     error.to_string().contains("too long")
+}
+
+/// Whether the peer sent more at once than it may, on this connection and others.
+fn is_too_much(error: &axum::Error) -> bool {
+    error.to_string().contains(TOO_MUCH)
+}
+
+/// Bytes before the payload of a short frame of a client: two, and the mask.
+const FRAME_HEAD: usize = 6;
+
+/// The bytes of a frame that is no message, nor the end of one.
+fn control_bytes(message: &Message) -> Option<usize> {
+    match message {
+        Message::Ping(data) | Message::Pong(data) => Some(data.len() + FRAME_HEAD),
+        Message::Text(_) | Message::Binary(_) | Message::Close(_) => None,
+    }
 }
 
 /// Seconds as people write them: 30, not 30.0.

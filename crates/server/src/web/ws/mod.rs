@@ -34,6 +34,7 @@ use super::answer::Failure;
 use super::credentials::credential;
 use super::intake::Intake;
 use super::limits::STRANGER_BYTES;
+use super::receiving::Sender;
 use crate::access::PresentedFrom;
 use crate::service::transport_word;
 
@@ -46,7 +47,7 @@ const WRITE_BUFFER: usize = 16 * 1024;
 
 /// Frames up to so many times the limit are read whole and refused with a proper close; beyond that the
 /// connection ends where it stands.
-const OVERSIZE: usize = 2;
+pub(super) const OVERSIZE: usize = 2;
 
 /// Makes a connection of a request.
 pub(super) async fn upgrade(
@@ -65,8 +66,11 @@ pub(super) async fn upgrade(
         Ok(None) | Err(_) => front.credentials.without(),
     };
     let intake = extensions.get::<Intake>().cloned().unwrap_or_default();
-    if caller.is_none() {
-        intake.narrow(STRANGER_BYTES);
+    match &caller {
+        Some(caller) => {
+            intake.open(front.receiving.place(Sender::of(&front, caller, address)));
+        }
+        None => intake.narrow(STRANGER_BYTES),
     }
     let limit = front.settings.max_frame_bytes.saturating_mul(OVERSIZE);
     upgrade

@@ -14,6 +14,7 @@ use super::words::{self, Trouble};
 use crate::entry::EntryBody;
 use crate::random;
 use crate::service::{self, Denial, Include, Joined, RestoreRequest, Visitor};
+use crate::web::receiving::Sender;
 
 impl Connection {
     pub(super) async fn on_request(&mut self, request: Request) -> Next {
@@ -74,8 +75,9 @@ impl Connection {
             return self.complain(Trouble::new(ErrorCode::Unauthorized, sentence));
         }
         let content = json!({ "principal": caller.principal });
+        let sender = Sender::of(&self.front, &caller, self.address());
+        self.intake.open(self.front.receiving.place(sender));
         self.visitor = Some(Visitor::over(Transport::WebSocket, caller, self.address()));
-        self.intake.open();
         let frame = words::control("system.authenticated", None, self.now(), content, json!({}));
         self.out.text(frame);
         Next::GoOn
@@ -201,7 +203,9 @@ impl Connection {
             }
         };
         let (front, session) = (self.front.clone(), session.clone());
+        let place = self.intake.hand_on();
         self.replies.join(async move {
+            let _place = place; // until the store has it
             let store = front.service.sessions().store();
             let entered = match posted {
                 Ok(posted) => store.unless_stalled(posted.entered()).await.map_err(Denial::from),

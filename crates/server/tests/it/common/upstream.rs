@@ -21,7 +21,7 @@ use tokio::sync::{broadcast, watch};
 use super::until;
 
 /// How tools behave, after `read_` or `write_`.
-const WAYS: [&str; 17] = [
+const WAYS: [&str; 20] = [
     "json",      // answers with JSON
     "sse",       // answers with a stream that has a log message in it
     "resumable", // its stream breaks, and can be gone on with
@@ -38,6 +38,9 @@ const WAYS: [&str; 17] = [
     "gone",      // is answered 503 by a proxy whose backend died over it the first time
     "invalid",   // is answered 400, with an error under its own id
     "unfound",   // is answered 404, with an error under its own id
+    "listed",    // is answered 400, with that error in an array
+    "worded",    // is answered 400, in the words for a session that is not known
+    "denied",    // is answered 404, as if its session were not known
     "numbered",  // answers on a stream that stays open, under an id written otherwise
 ];
 
@@ -384,6 +387,13 @@ async fn call(state: &Known, message: &Value) -> Response {
             let answer = json!({ "jsonrpc": "2.0", "id": message["id"], "error": error });
             (StatusCode::from_u16(status).unwrap(), Json(answer)).into_response()
         }
+        ("listed", _) => {
+            let error = json!({ "code": -32000, "message": "no valid session" });
+            let answer = json!([{ "jsonrpc": "2.0", "id": message["id"], "error": error }]);
+            (StatusCode::BAD_REQUEST, Json(answer)).into_response()
+        }
+        ("worded", _) => (StatusCode::BAD_REQUEST, "Session not found").into_response(),
+        ("denied", _) => (StatusCode::NOT_FOUND, "Session not found").into_response(),
         ("held", _) => {
             state.release.subscribe().wait_for(|released| *released).await.unwrap();
             Json(answer).into_response()

@@ -56,7 +56,7 @@ pub(super) async fn run(talk: Arc<Talk>, id: RequestId, message: Message) -> End
         Outcome::Answer(text) => (Heard::Said { text, during: id.as_number() }, Ended::Well),
         Outcome::NotTaken(why) => (Heard::NotTaken { id, why }, Ended::Well),
         Outcome::Lost => (Heard::Lost { id }, Ended::Well),
-        Outcome::Forgotten => (Heard::DidNotRun { id }, Ended::Forgotten),
+        Outcome::Forgotten => (Heard::Refused { id }, Ended::Forgotten),
         Outcome::ForgottenMeanwhile => return Ended::Forgotten,
     };
     talk.pass_on(heard).await;
@@ -89,6 +89,7 @@ impl Call {
     async fn refused(&self, answer: Response<Incoming>) -> Outcome {
         match refusal::of(&self.talk, answer, Some(&self.id)).await {
             Refusal::Forgotten => Outcome::Forgotten,
+            Refusal::ForgottenMeanwhile => Outcome::ForgottenMeanwhile,
             Refusal::Said(error) => Outcome::Answer(self.error(&error)),
             Refusal::Refused(error) => Outcome::Answer(error_response(Some(&self.id), &error)),
             Refusal::Failed => Outcome::Lost,
@@ -153,7 +154,9 @@ impl Call {
                 Ok(answer) if may_pass(answer.status()) => {}
                 Ok(answer) if answer.status().is_success() => break, // nothing is left of it
                 Ok(answer) => match refusal::of(&self.talk, answer, None).await {
-                    Refusal::Forgotten => return Err(Outcome::ForgottenMeanwhile),
+                    Refusal::Forgotten | Refusal::ForgottenMeanwhile => {
+                        return Err(Outcome::ForgottenMeanwhile);
+                    }
                     Refusal::Said(_) | Refusal::Refused(_) | Refusal::Failed => break,
                 },
                 Err(NoAnswer::NoConnection | NoAnswer::Broken) => {}

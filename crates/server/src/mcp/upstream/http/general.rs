@@ -27,8 +27,13 @@ pub(super) async fn run(talk: Arc<Talk>) -> Ended {
             Ok(answer) => {
                 match (refusal::of(&talk, answer, None).await, opened) {
                     // Where there never was such a stream, 404 may just mean that.
-                    (Refusal::Forgotten, true) => return Ended::Forgotten,
-                    (Refusal::Forgotten | Refusal::Refused(_), false) => return Ended::Well,
+                    (Refusal::Forgotten | Refusal::ForgottenMeanwhile, true) => {
+                        return Ended::Forgotten;
+                    }
+                    (
+                        Refusal::Forgotten | Refusal::ForgottenMeanwhile | Refusal::Refused(_),
+                        false,
+                    ) => return Ended::Well,
                     (Refusal::Refused(_) | Refusal::Said(_) | Refusal::Failed, _) => {}
                 }
             }

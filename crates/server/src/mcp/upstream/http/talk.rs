@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::http::request::Builder;
@@ -15,7 +14,6 @@ use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
 use super::refusal::{self, Knowledge, Refusal};
-use crate::mcp::garbled::unmarked;
 use crate::mcp::message::{Kind, Message, RequestId, read};
 use crate::mcp::own_words::request;
 use crate::mcp::upstream::{Heard, Theirs, WAITS};
@@ -117,20 +115,18 @@ impl Talk {
         }
     }
 
-    /// Asks the server whether it still has a session from before, with a request that does nothing. If that is
-    /// refused without an answer, so is everything else in this session.
-    pub(super) async fn is_forgotten(&self) -> bool {
+    /// Asks the server for something that does nothing, to see whether it still has a session. Nothing if it answers;
+    /// else the id of that request, and what it was refused with.
+    pub(super) async fn ping_refused(&self) -> Option<(RequestId, StatusCode, Option<String>)> {
         let id = RequestId::text("rejoin-ping");
-        let Ok(ping) = Message::parse(&request(&id, "ping", None)) else { return false };
-        match timeout(TAKING, self.post(&ping)).await {
-            Ok(Ok(answer)) if answer.status().is_client_error() => {
-                let body = Limited::new(answer.into_body(), refusal::READ).collect().await;
-                let body = body.map(|body| body.to_bytes()).unwrap_or_default();
-                let said = Message::parse(unmarked(&String::from_utf8_lossy(&body)));
-                !said.is_ok_and(|said| said.answers(&id))
-            }
-            Ok(Ok(_) | Err(_)) | Err(_) => false,
+        let ping = Message::parse(&request(&id, "ping", None)).ok()?;
+        let answer = timeout(TAKING, self.post(&ping)).await.ok()?.ok()?;
+        let status = answer.status();
+        if !status.is_client_error() {
+            return None;
         }
+        let body = timeout(TAKING, refusal::body_of(answer, self.max_bytes)).await.ok()?;
+        Some((id, status, body))
     }
 
     /// Notes the revision that the answer to `initialize` names.
@@ -184,8 +180,9 @@ impl Talk {
             Ok(Ok(answer)) if answer.status().is_success() => return Ended::Well,
             Ok(Ok(answer)) => {
                 let status = answer.status().as_u16();
-                if refusal::of(self, answer, None).await == Refusal::Forgotten {
-                    return Ended::Forgotten;
+                match refusal::of(self, answer, None).await {
+                    Refusal::Forgotten | Refusal::ForgottenMeanwhile => return Ended::Forgotten,
+                    Refusal::Said(_) | Refusal::Refused(_) | Refusal::Failed => {}
                 }
                 tracing::warn!(%session, status, "an MCP server refused a message");
             }

@@ -3,31 +3,30 @@
 
 use std::sync::Arc;
 
-use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
-use axum::extract::{Query, State};
+use axum::extract::{Query, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use rejoin_core::SessionId;
 use rejoin_core::record::Record;
 
 use super::super::McpFailure;
 use super::super::post::{Entering, enter, request_id};
-use super::super::request::{messages, not_read};
+use super::super::request::{messages, receive};
 use super::failure::LegacyFailure;
 use super::{Client, Named, OVER};
 use crate::mcp::logged::StreamName;
 use crate::mcp::message::Message;
 use crate::service::{Denial, Visitor};
 use crate::web::Front;
+use crate::web::receiving::Received;
 
 pub(super) async fn post(
     Client(visitor): Client,
     State(front): State<Arc<Front>>,
     Query(named): Query<Named>,
     headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    request: Request,
 ) -> Result<(StatusCode, &'static str), LegacyFailure> {
-    let body = body.map_err(|why| not_read(&front, &why))?;
+    let Received { bytes: body, place: _place } = receive(&front, request).await?;
     let message = one_message(&front, &headers, &body)?;
     let name = named.session.ok_or_else(|| {
         McpFailure::bad("sessionId is missing: post to the address in the `endpoint` event")

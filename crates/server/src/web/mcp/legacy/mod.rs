@@ -32,6 +32,7 @@ use crate::access::PresentedFrom;
 use crate::service::{Visitor, transport_word};
 use crate::web::Front;
 use crate::web::answer::Failure;
+use crate::web::receiving::Sender;
 use crate::web::visitor::address;
 
 /// What a client is known as in records and in the audit trail.
@@ -59,6 +60,7 @@ impl FromRequestParts<Arc<Front>> for Client {
     ) -> Result<Self, Self::Rejection> {
         let from = PresentedFrom { address: address(parts), over: transport_word(OVER) };
         let caller = front.caller(&parts.headers, from).await?;
+        Sender::of(front, &caller, address(parts)).note(&mut parts.extensions);
         Ok(Self(Visitor::over(OVER, caller, address(parts))))
     }
 }

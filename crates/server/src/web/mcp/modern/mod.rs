@@ -55,6 +55,7 @@ use crate::mcp::own_words::{RpcError, code};
 use crate::service::Visitor;
 use crate::web::Front;
 use crate::web::mcp::McpFailure;
+use crate::web::receiving::Place;
 
 pub(crate) use self::upstream::Modern;
 
@@ -123,8 +124,8 @@ pub(super) async fn post(
     front: &Arc<Front>,
     headers: &HeaderMap,
     accepts: Accepts,
-    mut messages: Vec<Message>,
-    batch: bool,
+    (mut messages, batch): (Vec<Message>, bool),
+    place: Place,
 ) -> Result<Response, McpFailure> {
     let message = match messages.pop() {
         Some(message) if !batch => message,
@@ -143,7 +144,11 @@ pub(super) async fn post(
         LISTEN => accepts.events.then_some(Early::Events), // it is answered with nothing else
         _ => accepts.early(),
     };
-    let answering = answer_or_failure(client, Arc::clone(front), accepts, asked);
+    let front_too = Arc::clone(front);
+    let answering = async move {
+        let _place = place; // what was asked is kept until it is answered
+        answer_or_failure(client, front_too, accepts, asked).await
+    };
     Ok(early::respond(early, answering, front.settings.sse_keep_alive).await)
 }
 
