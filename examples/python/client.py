@@ -1,6 +1,6 @@
 """Asks the agent of a Rejoin server a question and prints its answer as it comes.
 
-pip install rejoin-client
+pip install ../../clients/python
 python client.py "How are you?"
 
 Stop it in the middle and start it again without a question: the rest of the answer comes, and nothing of it twice.

@@ -1,6 +1,6 @@
 """An agent inside a FastAPI application that has routes of its own.
 
-pip install rejoin-client fastapi uvicorn
+pip install ../../clients/python fastapi uvicorn
 uvicorn fastapi_app:app --port 8000
 rejoin --agent http://127.0.0.1:8000/agent/
 """

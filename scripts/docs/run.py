@@ -181,6 +181,7 @@ def pattern_of(line: str) -> str:
 
 def as_installed(command: str) -> str:
     """The command with the packages of this repository in place of published ones."""
+    command = command.replace("../rejoin/clients/", f"{ROOT}/clients/")  # beside a clone
     for installer, package, source in PACKAGES:
         command = re.sub(rf"({installer} .*?)\b{package}\b", rf"\g<1>'{ROOT / source}'", command)
     return command

@@ -84,6 +84,9 @@ class Links(unittest.TestCase):
 
 
 class Running(unittest.TestCase):
+    def test_clone_beside_the_reader_is_this_repository(self) -> None:
+        self.assertEqual(as_installed("npm install ../rejoin/clients/js ws"), f"npm install {ROOT}/clients/js ws")
+
     def test_server_without_pages_is_a_mismatch(self) -> None:
         with tempfile.TemporaryDirectory() as directory:
             run = Run(Path(directory))
