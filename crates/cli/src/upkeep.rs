@@ -15,8 +15,9 @@ use crate::settings::{Config, Flags, StoreChoice};
 /// Settings that say what is copied; the others are taken, so that a server's settings serve here as well.
 const RELEVANT: [&str; 2] = ["data_dir", "key_file"];
 
-/// Where packaging/systemd/rejoin.service has the data directory.
-const OF_SYSTEMD: &str = "/var/lib/rejoin";
+/// Where a server may have its data directory; the second is that of packaging/systemd/rejoin.service.
+const HINT: &str =
+    "; name the server's with --data-dir (a service of systemd: --data-dir /var/lib/rejoin)";
 
 /// `backup` and `verify`.
 pub(crate) fn commands() -> [Command; 2] {
@@ -80,12 +81,17 @@ fn copy(from: &Path, unfinished: &Path, to: &Path) -> Result<Verification> {
 /// The sentence, and which directory may have been meant: under systemd the server is told where its own is, and the
 /// person who asks for a backup is not.
 fn explained(error: &OpenError) -> anyhow::Error {
-    match error {
-        OpenError::Nothing { .. } => anyhow!(
-            "{error}; name the server's with --data-dir (a service of systemd: --data-dir {OF_SYSTEMD})"
-        ),
-        _ => anyhow!("{error}"),
-    }
+    let hint = match error {
+        OpenError::Nothing { .. } => HINT,
+        OpenError::Directory { .. }
+        | OpenError::Locked { .. }
+        | OpenError::Newer { .. }
+        | OpenError::Foreign { .. }
+        | OpenError::Unusable { .. }
+        | OpenError::DataLoss { .. }
+        | OpenError::Full { .. } => "",
+    };
+    anyhow!("{error}{hint}")
 }
 
 fn is_free(directory: &Path) -> Result<bool> {

@@ -153,9 +153,10 @@ pub fn open_store(directory: &Path, clock: Clock) -> Result<EmbeddedStore, OpenE
     };
     let (store, report) = EmbeddedStore::open(options)?;
     for damage in &report.damage {
-        match damage {
-            Damage::PutBack => tracing::warn!("a backup was restored; sessions begin a new epoch"),
-            _ => tracing::error!(%damage, "the store was damaged"),
+        if *damage == Damage::PutBack {
+            tracing::warn!("a backup was restored; sessions begin a new epoch");
+        } else {
+            tracing::error!(%damage, "the store was damaged");
         }
     }
     Ok(store)

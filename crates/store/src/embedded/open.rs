@@ -287,9 +287,10 @@ fn answer_damage(
 ) -> Result<(), OpenError> {
     for damage in &content.damage {
         let directory = files.directory.display();
-        match damage {
-            Damage::PutBack => tracing::warn!(%directory, "{damage}"), // somebody meant to
-            _ => tracing::error!(%directory, "{damage}"),
+        if *damage == Damage::PutBack {
+            tracing::warn!(%directory, "{damage}"); // somebody meant to
+        } else {
+            tracing::error!(%directory, "{damage}");
         }
     }
     if report.new_epochs > 0 || report.damage.len() > 1 {
@@ -357,7 +358,7 @@ fn refuse(files: &Files, wal: Option<u64>, error: OpenError) -> OpenError {
         }
         None => match fs::remove_file(&files.wal) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
+            Ok(()) | Err(_) => Ok(()),
         },
     };
     match shrunk {
