@@ -7,17 +7,28 @@
 /** @type {WeakMap<Sent, number>} */
 const ANSWERED = new WeakMap();
 
-/** The number of the message that an event answers; 0 if it names none. It is found without reading the JSON, which most
- *  events are never shown for: metadata is the last member that can have this name, and inside of a text the quotes
- *  would be escaped. @param {Sent} sent */
+/** Metadata that is the envelope's last member and holds no object or list: in it the name can stand once only, as inside
+ *  of a text the quotes would be escaped. */
+const FLAT = /^"metadata":\{[^{}[\]]*\}\}$/;
+
+/** The number of the message that an event answers; 0 if it names none. Mostly it is found without reading the JSON, which
+ *  most events are never shown for. @param {Sent} sent */
 export function answered(sent) {
   const known = ANSWERED.get(sent);
   if (known !== undefined) return known;
-  const metadata = sent.kind === 'event' ? sent.data.lastIndexOf('"metadata":{') : -1;
-  const found = metadata < 0 ? null : /"in_seq":(\d+)/.exec(sent.data.slice(metadata));
-  const number = found ? Number(found[1]) : 0;
+  const number = sent.kind === 'event' ? namedIn(sent.data) : 0;
   ANSWERED.set(sent, number);
   return number;
+}
+
+/** @param {string} data an envelope */
+function namedIn(data) {
+  const at = data.lastIndexOf('"metadata":{');
+  if (at < 0) return 0;
+  const metadata = data.slice(at);
+  if (FLAT.test(metadata)) return Number(/"in_seq":(\d+)/.exec(metadata)?.[1] ?? 0);
+  const named = JSON.parse(data).metadata?.in_seq;
+  return Number.isSafeInteger(named) ? named : 0;
 }
 
 /** Each message before the first event that answers it or a later one; those that nothing answers yet come last.

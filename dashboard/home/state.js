@@ -7,6 +7,10 @@ import { moment, number, size } from './words.js';
 /** Characters of a state that are shown. */
 const SHOWN = 64 * 1024;
 
+/** Whether this is what the server answers for an agent that has stored nothing. @param {api.State['state']} state */
+const isNew = ({ stage, current_step, memory_snapshot, plan_context, session_id, timestamp, ...own }) =>
+  stage === 'new' && current_step === 0 && Object.keys(own).length === 0;
+
 export class StatePanel {
   words = h('p', { class: 'quiet small', role: 'status' });
   text = h('pre', { class: 'detail', tabindex: 0, hidden: true, role: 'group', 'aria-label': 'The state' });
@@ -43,9 +47,13 @@ export class StatePanel {
 
   /** @param {api.State} exported */
   show({ state, seq, snapshot_time: taken }) {
+    if (seq === 0 && isNew(state)) {
+      this.text.hidden = true;
+      return say(this.words, 'The agent has stored none yet.');
+    }
     const text = JSON.stringify(state, null, 2);
     const cut = text.length > SHOWN ? ` The first ${size(SHOWN)} of ${size(text.length)} are shown.` : '';
-    const stored = seq === 0 ? 'The agent has stored none yet.' : `As of event ${number(seq)}, stored ${moment(taken)}.`;
+    const stored = seq === 0 ? 'Stored before the first event.' : `As of event ${number(seq)}, stored ${moment(taken)}.`;
     say(this.words, stored + cut);
     say(this.text, text.slice(0, SHOWN));
     this.text.hidden = false;

@@ -72,7 +72,7 @@ export class Chat {
     const { message_id, in_seq } = event.metadata ?? {};
     const id = message_id ?? this.#names.get(in_seq) ?? (in_seq === undefined ? 'unasked' : `#${in_seq}`);
     this.#follow(() => this.#turn(id, in_seq ?? Infinity, () => this.#textOf(id)).take(event));
-    if (event.event === 'agent.final_answer') this.#heard(`The answer is complete: ${event.content}`);
+    if (event.event === 'agent.final_answer') this.#heard(`The answer is complete: ${this.#turns.get(id)?.answer}`);
   }
 
   /** A new one stands before those that the server got after it, or has not yet: a page that was reloaded draws
@@ -133,6 +133,11 @@ class Turn {
     );
   }
 
+  /** What the agent has answered so far. */
+  get answer() {
+    return this.#answer.textContent;
+  }
+
   /** @param {string} text */
   ask(text) {
     this.#question.textContent = text;
@@ -186,12 +191,12 @@ class Turn {
     this.#answer.append(piece);
   }
 
-  /** The agent says the whole of it, which stands for the pieces that came before: agents need not say the same
-   *  in both, and a page that came late has only some of the pieces. @param {string} whole */
+  /** The agent says the whole of it, which stands for the pieces that came before: a page that came late has only some
+   *  of them. If it says nothing, the pieces are the answer. @param {string} whole */
   #finish(whole) {
     if (this.#pieces === 0) this.#write(whole);
-    const same = this.#answer.textContent === whole;
-    if (!same && whole) this.#answer.textContent = whole;
+    const same = whole === '' || this.#answer.textContent === whole;
+    if (!same) this.#answer.textContent = whole;
     const pieces = this.#pieces === 1 ? 'piece' : 'pieces';
     this.#over(same ? `Complete, in ${this.#pieces} ${pieces}` : 'Complete');
     this.element.classList.add('complete');

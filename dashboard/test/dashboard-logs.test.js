@@ -38,6 +38,13 @@ describe('two logs as one', () => {
     assert.equal(of({ event: 'a', content: { in_seq: 4, metadata: { in_seq: 5 } }, metadata: { in_seq: 12 } }), 12);
     assert.equal(of({ event: 'a', content: '"metadata":{"in_seq":5}' }), 0);
     assert.equal(of({ event: 'a', content: '"metadata":{"in_seq":5}', metadata: { in_seq: 6 } }), 6);
+    assert.equal(of({ event: 'a', metadata: { step: { in_seq: 99 } } }), 0);
+    assert.equal(of({ event: 'a', metadata: { step: { in_seq: 99 }, in_seq: 7 } }), 7);
+    assert.equal(of({ event: 'a', metadata: { steps: [{ in_seq: 99 }], in_seq: 7 } }), 7);
+    assert.equal(of({ event: 'a', metadata: { in_seq: 7, metadata: { in_seq: 99 } } }), 7);
+    assert.equal(of({ event: 'a', content: { metadata: { in_seq: 99 } } }), 0);
+    assert.equal(of({ event: 'a', metadata: { note: '{"in_seq":99', in_seq: 7 } }), 7);
+    assert.equal(of({ event: 'a', metadata: { in_seq: 'none' } }), 0);
     assert.equal(of({ from: 1, to: 2 }, 'gap'), 0);
   });
 });
@@ -115,6 +122,7 @@ describe('the page of a session with an agent', { timeout: 120_000 }, () => {
     const state = page.getByRole('region', { name: 'State' });
     await state.getByText('What the agent has stored').click();
     await state.getByText('The agent has stored none yet.').waitFor();
+    assert.equal(await state.getByRole('group', { name: 'The state' }).count(), 0, 'and none is shown');
     await ask(id, 'question');
     await answers(id, 1);
     await state.getByRole('button', { name: 'Read it again' }).click();
@@ -122,5 +130,20 @@ describe('the page of a session with an agent', { timeout: 120_000 }, () => {
     const shown = JSON.parse((await state.getByRole('group', { name: 'The state' }).textContent()) ?? '');
     assert.deepEqual([shown.answered, shown.last], [1, 'question']);
     await isAccessible(page);
+  });
+
+  it('shows a state that was stored before any event', async (t) => {
+    const id = await backend.make();
+    await ask(id, 'say nothing');
+    const page = await openTab(t, browser);
+    await page.goto(`${server.http}/#/sessions/${id}`);
+    const state = page.getByRole('region', { name: 'State' });
+    await state.getByText('What the agent has stored').click();
+    const shown = state.getByRole('group', { name: 'The state' });
+    await becomes(async () => {
+      await state.getByRole('button', { name: 'Read it again' }).click();
+      return (await shown.count()) > 0 && JSON.parse((await shown.textContent()) ?? '').quiet;
+    }, true);
+    await state.getByText('Stored before the first event.').waitFor();
   });
 });

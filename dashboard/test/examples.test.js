@@ -136,4 +136,37 @@ describe('the examples', { timeout: 240_000, concurrency: 3 }, () => {
     assert.ok(whole.endsWith(second), second);
     assert.ok(first.length + second.length >= whole.length, `${first} | ${second}`);
   });
+
+  it('node: a question after an answer that was cut short gets its own answer', async (t) => {
+    const server = await forThis(t, Server.start([]));
+    const directory = mkdtempSync(join(tmpdir(), 'rejoin-example-'));
+    afterwards(t, () => rmSync(directory, { recursive: true, force: true }));
+    const env = { ...process.env, REJOIN_URL: server.url, REJOIN_FILE: join(directory, 'session.json') };
+    /** @param {string} question @param {RegExp} [until] when it is killed; what it printed */
+    const chat = async (question, until) => {
+      const script = join(repository, 'examples/node/chat.mjs');
+      const child = spawn(process.execPath, [script, question], { env, stdio: ['ignore', 'pipe', 'ignore'] });
+      let printed = '';
+      for await (const piece of child.stdout.setEncoding('utf8')) {
+        printed += piece;
+        if (until?.test(printed)) child.kill('SIGKILL');
+      }
+      return printed;
+    };
+    await chat('Does this work?', /You wrote/);
+    const second = await chat('And this?');
+    assert.ok(second.endsWith(`\n${answerTo('And this?', 1)}\n`), second);
+  });
+
+  it('an answer that comes without pieces is shown once', async (t) => {
+    const server = await forThis(t, Server.start(['--agent', talker(t)]));
+    const files = await forThis(t, serve(repository));
+    const page = await openTab(t, browser, { network: true });
+    await page.goto(`${files.url}/examples/html/?server=${encodeURIComponent(server.url)}`);
+    await page.getByText('Status: connected').waitFor();
+    await page.getByLabel('Question').fill('say it whole');
+    await page.getByRole('button', { name: 'Ask' }).click();
+    await page.locator('#answers p').filter({ hasText: 'the whole answer' }).waitFor();
+    assert.deepEqual(await page.locator('#answers p').allTextContents(), ['the whole answer']);
+  });
 });

@@ -13,12 +13,21 @@ const question = process.argv[2];
 
 const session = new Session(url, { storage, WebSocket });
 session.on('status', ({ state }) => console.error(`(${state})`));
-if (question !== undefined) session.send(question).catch((error) => console.error(error.message));
+const messageId = crypto.randomUUID();
+if (question !== undefined) session.send(question, { messageId }).catch((error) => console.error(error.message));
 void session.connect();
 
-for await (const { event, content } of session) {
-  if (event === 'agent.answer_delta') process.stdout.write(content);
-  if (event === 'agent.final_answer') break;
+let pieces = 0;
+for await (const { event, content, metadata } of session) {
+  if (event === 'agent.answer_delta') {
+    process.stdout.write(content);
+    pieces += 1;
+  } else if (event === 'agent.final_answer') {
+    // The whole answer, which the pieces have said already; or there were none.
+    process.stdout.write(pieces === 0 && content ? `${content}\n` : '\n');
+    pieces = 0;
+    // Else it was the end of an answer that was cut short when this program was stopped.
+    if (question === undefined || metadata.message_id === messageId) break;
+  }
 }
-process.stdout.write('\n');
 await session.close(); // the session stays on the server; session.json says how far we are

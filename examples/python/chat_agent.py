@@ -1,6 +1,6 @@
 """A chat agent on any OpenAI-compatible endpoint. An answer that is cut short by a crash goes on where it was.
 
-pip install rejoin-client openai
+pip install ../../clients/python openai
 OPENAI_API_KEY=... rejoin --agent 'python chat_agent.py'
 """
 

@@ -1,6 +1,6 @@
 """An agent inside a FastAPI application that has routes of its own.
 
-pip install rejoin-client fastapi uvicorn
+pip install ../../clients/python fastapi uvicorn
 uvicorn fastapi_app:app --port 8000
 rejoin --agent http://127.0.0.1:8000/agent/
 """
@@ -27,7 +27,8 @@ async def counter(turn: Turn) -> AsyncIterator[Yielded]:
         turn.progress["counted"] = number
         yield f"{number} "
     turn.state["turns"] = turn.state.get("turns", 0) + 1
-    yield Emit("agent.final_answer", f"I have counted {turn.state['turns']} times in this session.")
+    whole = "".join(f"{number} " for number in range(1, int(turn.content) + 1))
+    yield Emit("agent.final_answer", whole, {"turns_in_this_session": turn.state["turns"]})
 
 
 # The slash at the end of the URL matters: FastAPI redirects without it, and Rejoin follows no redirects.

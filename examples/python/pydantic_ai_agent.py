@@ -1,6 +1,6 @@
 """A Pydantic AI agent behind Rejoin: an answer that is cut short by a crash goes on where it was.
 
-pip install rejoin-client 'pydantic-ai-slim[openai]'
+pip install ../../clients/python 'pydantic-ai-slim[openai]'
 OPENAI_API_KEY=... rejoin --agent 'python pydantic_ai_agent.py'
 """
 

@@ -35,12 +35,13 @@ function Chat() {
   );
 }
 
-/** The pieces of each answer, put together. */
+/** The pieces of each answer, put together; once it is complete, the whole that the agent says in their place. */
 function answersIn(events) {
   const answers = new Map();
   for (const { event, content, metadata } of events) {
-    if (event !== 'agent.answer_delta') continue;
-    answers.set(metadata.in_seq, (answers.get(metadata.in_seq) ?? '') + content);
+    const before = answers.get(metadata.in_seq) ?? '';
+    if (event === 'agent.answer_delta') answers.set(metadata.in_seq, before + content);
+    if (event === 'agent.final_answer') answers.set(metadata.in_seq, content ?? before);
   }
   return [...answers];
 }

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from talk import ROOT
+from talk import PAGES, ROOT
 
 # In the order in which they are published.
 CRATES = ["rejoin-core", "rejoin-store", "rejoin", "rejoin-client", "rejoin-rmcp", "rejoin-cli"]
@@ -51,6 +51,18 @@ def check_contents(name: str, folder: Path) -> None:
         assert re.search(rf"^{field} = ", manifest, re.MULTILINE), f"{name} says no {field}"
     for file in WANTED_FILES:
         assert (folder / file).is_file(), f"{name} has no {file}"
+    for licence in ["LICENSE-APACHE", "LICENSE-MIT"]:
+        check_same(folder / licence, ROOT / licence)
+    if name == "rejoin-cli":
+        for page, source in PAGES.items():
+            for file in sorted((ROOT / source).iterdir()):
+                check_same(folder / "pages" / page / file.name, file)
+
+
+def check_same(packed: Path, source: Path) -> None:
+    """Licences and pages are links in the repository, and a link that became a file has the name of its target in it."""
+    assert packed.is_file(), f"{packed} is missing"
+    assert packed.read_bytes() == source.read_bytes(), f"{packed} is not {source}"
 
 
 def siblings(folder: Path, crates: dict[str, Path]) -> list[str]:

@@ -7,6 +7,7 @@ import platform
 import signal
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 from pathlib import Path
@@ -31,9 +32,9 @@ require('node:readline').createInterface({ input: process.stdin }).on('line', (l
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dist", type=Path, help="the packages; made of the debug binary if left out")
-    parser.add_argument("--only", choices=["npm", "python", "cargo", "image"], action="append")
+    parser.add_argument("--only", choices=["npm", "python", "clients", "cargo", "image"], action="append")
     options = parser.parse_args()
-    wanted = options.only or ["npm", "python", "cargo", "image"]
+    wanted = options.only or ["npm", "python", "clients", "cargo", "image"]
     with tempfile.TemporaryDirectory(prefix="rejoin-install-") as empty:
         empty = Path(empty)
         dist = options.dist.resolve() if options.dist else packages_of_debug_binary(empty / "dist")
@@ -42,6 +43,8 @@ def main() -> None:
         if "python" in wanted:
             check_uvx(dist, empty / "uvx")
             check_pip(dist, empty / "pip")
+        if "clients" in wanted:
+            check_clients(dist, empty / "clients")
         if "image" in wanted:
             check_settings_of_image(dist, empty / "image")
         if "cargo" in wanted:
@@ -132,12 +135,64 @@ def check_pip(dist: Path, home: Path) -> None:
             talk.check_agent(server)
 
 
+PYTHON_CLIENT = """
+import asyncio, sys
+from rejoin_client import Session
+
+async def main():
+    async with Session(sys.argv[1]) as session:
+        print((await session.send("Are you there?")).in_seq)
+
+asyncio.run(main())
+"""
+
+JS_CLIENT = """
+import { Session } from 'rejoin-client';
+import { FileStorage } from 'rejoin-client/file';
+import { WebSocket } from 'ws';
+const session = new Session(process.argv[2], { storage: new FileStorage('session.json'), WebSocket });
+void session.connect();
+console.log((await session.send('Are you there?')).in_seq);
+await session.close();
+"""
+
+
+def check_clients(dist: Path, home: Path) -> None:
+    say("rejoin-client, for Python and for Node; what they need besides is asked of the real registries")
+    env = clean.environment(home, {name: clean.found(name) for name in ["python3", "node", "npm", "sh"]})
+    of_registries = ("PIP_", "npm_config_", "SSL_", "NODE_EXTRA_CA_CERTS", "http_proxy", "https_proxy")
+    env |= {name: value for name, value in os.environ.items() if name.startswith(of_registries)}
+    version = subprocess.run([ROOT / "packaging/version"], check=True, capture_output=True, text=True).stdout.strip()
+    (home / "client.py").write_text(PYTHON_CLIENT)
+    (home / "client.mjs").write_text(JS_CLIENT)
+    subprocess.run(["python3", "-m", "venv", "venv"], cwd=home, env=env, check=True)
+    wheel, sdist = dist / f"rejoin_client-{version}-py3-none-any.whl", dist / f"rejoin_client-{version}.tar.gz"
+    subprocess.run(["venv/bin/pip", "install", "--quiet", wheel], cwd=home, env=env, check=True)
+    npm = ["npm", "install", "--silent", dist / f"rejoin-client-{version}.tgz", "ws@8"]
+    subprocess.run(npm, cwd=home, env=env, check=True)
+    with tarfile.open(sdist) as tar:
+        assert any(name.endswith("/LICENSE-MIT") for name in tar.getnames()), tar.getnames()
+    for wanted in ["types/index.d.ts", "LICENSE-MIT", "LICENSE-APACHE"]:
+        assert (home / "node_modules/rejoin-client" / wanted).is_file(), f"the npm package has no {wanted}"
+    (archive,) = dist.glob(archive_of_this_machine())
+    subprocess.run(["tar", "-xzf", archive, "--strip-components=1", "-C", home], check=True)
+    with Server([home / "rejoin"], home, env) as server:
+        url = server.url.replace("http://", "ws://") + "/ws"
+        for command in [["venv/bin/python", "client.py", url], ["node", "client.mjs", url]]:
+            said = subprocess.run(command, cwd=home, env=env, check=True, capture_output=True, text=True, timeout=60)
+            assert said.stdout == "1\n", said
+
+
+def archive_of_this_machine() -> str:
+    system = {"Linux": "unknown-linux-*", "Darwin": "apple-darwin"}[platform.system()]
+    machine = {"arm64": "aarch64"}.get(platform.machine(), platform.machine())
+    return f"rejoin-*-{machine}-{system}.tar.gz"
+
+
 def check_settings_of_image(dist: Path, home: Path) -> None:
     say("the settings of the container image: a key, or nothing")
     env = clean.environment(home, {})
-    system = {"Linux": "unknown-linux-*", "Darwin": "apple-darwin"}[platform.system()]
-    machine = {"arm64": "aarch64"}.get(platform.machine(), platform.machine())
-    (archive,) = dist.glob(f"rejoin-*-{machine}-{system}.tar.gz")
+    (archive,) = dist.glob(archive_of_this_machine())
     subprocess.run(["tar", "-xzf", archive, "--strip-components=1", "-C", home], check=True)
     settings = ["--config", ROOT / "packaging/docker/rejoin.toml"]
     refused = subprocess.run([home / "rejoin", "check-config", *settings], env=env, capture_output=True, text=True)

@@ -1,4 +1,5 @@
-"""A preprocessor for mdBook: links to files outside of docs/ lead nowhere on the site, so they become the file's name.
+"""A preprocessor for mdBook: links to files outside of docs/ lead nowhere on the site, so they become the file's name,
+and links to a README.md lead to what mdBook makes of it, index.html.
 
 mdBook gives the whole book as JSON on standard input, and takes it back on standard output.
 """
@@ -8,6 +9,8 @@ import re
 import sys
 
 OUTSIDE = re.compile(r"\[(?P<text>(?:[^\[\]]|\[[^\]]*\])*)\]\((?P<path>(?:\.\./)+[^)\s#]+)[^)\s]*\)")
+
+FRONT_PAGE = re.compile(r"(\]\((?:[^)\s#:]*/)?)README\.md(?=[)#])")
 
 
 def plain(found: re.Match[str]) -> str:
@@ -23,7 +26,7 @@ def walk(item: object, depth: int = 0) -> None:
         if "content" in item and isinstance(item.get("path"), str):
             inside = item["path"].count("/")
             pattern = re.compile(OUTSIDE.pattern.replace(r"(?:\.\./)+", r"(?:\.\./){%d,}" % (inside + 1)))
-            item["content"] = pattern.sub(plain, item["content"])
+            item["content"] = FRONT_PAGE.sub(r"\1index.md", pattern.sub(plain, item["content"]))
         for value in item.values():
             walk(value)
     elif isinstance(item, list):

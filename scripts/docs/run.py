@@ -111,7 +111,17 @@ class Run:
             )
         port = self.ports["8181" if program == "rejoin" else "8000"]
         wait_for(lambda: self.answers(program, port), lambda: f"$ {command}\ndoes not listen:\n{log.read_text()}")
+        if program == "rejoin":
+            self.check_pages(port)
         wait_for(lambda: matches(printed, log.read_text()), lambda: difference(command, printed, log.read_text()))
+
+    def check_pages(self, port: str) -> None:
+        """Pages tell their readers to open /play; a binary can be built without what is served there."""
+        for path in ("/", "/play", "/assets/client/index.js"):
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10).close()
+            except urllib.error.HTTPError as error:
+                raise Mismatch(f"this rejoin has no pages: {path} is answered with {error.code}") from None
 
     def answers(self, program: str, port: str) -> bool:
         if (ended := self.servers[program].poll()) is not None:
@@ -171,6 +181,7 @@ def pattern_of(line: str) -> str:
 
 def as_installed(command: str) -> str:
     """The command with the packages of this repository in place of published ones."""
+    command = command.replace("../rejoin/clients/", f"{ROOT}/clients/")  # beside a clone
     for installer, package, source in PACKAGES:
         command = re.sub(rf"({installer} .*?)\b{package}\b", rf"\g<1>'{ROOT / source}'", command)
     return command

@@ -13,6 +13,8 @@ Words behind a block's language:
 
 from __future__ import annotations
 
+import json
+import re
 import sys
 from pathlib import Path
 
@@ -38,7 +40,20 @@ def main() -> None:
 def problems_of(page: Page) -> list[str]:
     name = page.path.relative_to(ROOT)
     broken = [f"{name}: the link {link} leads nowhere" for link in page.links if not leads_somewhere(page, link)]
-    return broken + [f"{block.place}: {why}" for block in page.blocks if (why := untested(block))]
+    return broken + wrong_counts(page) + [f"{block.place}: {why}" for block in page.blocks if (why := untested(block))]
+
+
+def wrong_counts(page: Page) -> list[str]:
+    """Numbers of conformance cases that are not the number there is."""
+    told = {int(found) for found in re.findall(r"(\d+) (?:conformance )?cases\b", page.prose)}
+    there = conformance_cases()
+    if page.path.name == "CHANGELOG.md":
+        return []  # it tells what was
+    return [f"{page.path.relative_to(ROOT)}: {number} cases, and there are {there}" for number in told - {there}]
+
+
+def conformance_cases() -> int:
+    return sum(len(json.loads(file.read_text())["cases"]) for file in (ROOT / "conformance/cases").glob("*.json"))
 
 
 def leads_somewhere(page: Page, link: str) -> bool:

@@ -4,10 +4,26 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import site_links
 from markdown import ROOT, Page
 from repository_links import walk
 from run import Mismatch, Run, as_installed, commands_of, matches
-from static import leads_somewhere, untested
+from static import conformance_cases, leads_somewhere, untested, wrong_counts
+
+
+#: A server that is well and has nothing to show, as a binary that was built without pages.
+WITHOUT_PAGES = """#!/usr/bin/env python3
+import http.server, os
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200 if self.path == "/healthz" else 404)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+host, port = os.environ["REJOIN_LISTEN"].split(":")
+http.server.HTTPServer((host, int(port)), Handler).serve_forever()
+"""
 
 
 def page(text: str) -> Page:
@@ -49,7 +65,41 @@ class Links(unittest.TestCase):
         self.assertEqual(chapter["content"], "[a](../b.md) c (`d.rs` in the repository)")
 
 
+    def test_front_pages_of_folders_are_index_html_on_the_site(self) -> None:
+        chapter = {"path": "a.md", "content": "[a](README.md#b) [c](d/README.md) [e](../README.md)"}
+        walk(chapter)
+        self.assertEqual(chapter["content"], "[a](index.md#b) [c](d/index.md) e (`README.md` in the repository)")
+
+    def test_links_of_the_built_site_must_lead_to_a_file_and_a_heading_of_it(self) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            good = '<h1 id="one">1</h1><a href="#one"></a><a href="b.html#two"></a><a href="https://example.com/"></a>'
+            Path(directory, "a.html").write_text(good)
+            Path(directory, "b.html").write_text('<h1 id="two">2</h1><a href="README.html"></a><a href="a.html#two"></a>')
+            expected = [f"b.html: the link {link} leads nowhere" for link in ("README.html", "a.html#two")]
+            self.assertEqual(site_links.problems_of(Path(directory)), expected)
+
+    def test_number_of_conformance_cases_is_the_real_one(self) -> None:
+        self.assertEqual(wrong_counts(page(f"{conformance_cases()} cases in JSON\n")), [])
+        self.assertEqual(len(wrong_counts(page("12 cases in JSON\n"))), 1)
+
+
 class Running(unittest.TestCase):
+    def test_clone_beside_the_reader_is_this_repository(self) -> None:
+        self.assertEqual(as_installed("npm install ../rejoin/clients/js ws"), f"npm install {ROOT}/clients/js ws")
+
+    def test_server_without_pages_is_a_mismatch(self) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            run = Run(Path(directory))
+            program = Path(directory, "rejoin")
+            program.write_text(WITHOUT_PAGES)
+            program.chmod(0o755)
+            run.environment["PATH"] = f"{directory}:{run.environment['PATH']}"
+            try:
+                with self.assertRaisesRegex(Mismatch, "has no pages"):
+                    run.serve("rejoin", "")
+            finally:
+                run.end_all()
+
     def test_commands_are_told_from_what_they_print(self) -> None:
         self.assertEqual(commands_of("$ a \\\n> b\none\n$ c\n"), [("a \\\nb", "one\n"), ("c", "")])
 

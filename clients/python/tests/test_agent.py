@@ -14,6 +14,7 @@ import pytest
 from support import Server, events_until
 
 from rejoin_client import Session
+from rejoin_client import agent as decorate
 from rejoin_client.agent import asgi
 from rejoin_client.agent.turn import Emit, Turn, cancelled, encode, run_turn, turn_of
 
@@ -58,6 +59,51 @@ def test_state_of_an_event_does_not_run_ahead_of_it() -> None:
 
     lines = asyncio.run(lines_of(agent))
     assert [line["state"]["said"] for line in lines] == ["a", "ab", "abc"]
+
+
+def test_event_is_what_was_yielded_although_the_agent_changes_it_afterwards() -> None:
+    async def agent(turn: Turn):
+        found: list[int] = []
+        about = {"found": 0}
+        for number in range(3):
+            found.append(number)
+            about["found"] = len(found)
+            yield Emit("agent.tool_result", found, about)
+        found.clear()
+
+    lines = asyncio.run(lines_of(agent))
+    assert [line["content"] for line in lines] == [[0], [0, 1], [0, 1, 2]]
+    assert [line["metadata"]["found"] for line in lines] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("wrong", [42, None, {"event": "agent.final_answer"}, b"bytes"])
+def test_wrong_yield_is_named_in_the_failure(wrong: object) -> None:
+    async def agent(turn: Turn):
+        yield wrong
+
+    (line,) = asyncio.run(lines_of(agent))
+    assert line["event"] == "agent.failed"
+    assert line["content"] == f"TypeError: an agent yields strings or Emit(name, content), not {wrong!r}"
+
+
+def test_what_is_no_async_generator_is_refused_where_it_is_decorated() -> None:
+    async def no_yield(turn: Turn):
+        return "Hello"
+
+    def no_async(turn: Turn):
+        yield "Hello"
+
+    def neither(turn: Turn):
+        return "Hello"
+
+    for wrong in (no_yield, no_async):
+        with pytest.raises(
+            TypeError, match=rf"@agent takes an async generator.*{wrong.__name__} has no `(yield|async)`"
+        ):
+            decorate(wrong)
+    (line,) = asyncio.run(lines_of(neither))
+    assert line["event"] == "agent.failed"
+    assert "async generator" in line["content"] and "returned 'Hello'" in line["content"]
 
 
 def test_turn_with_a_slow_end_is_covered_by_a_line_of_its_own() -> None:
@@ -216,3 +262,13 @@ def test_signature_is_checked() -> None:
     assert not asgi.is_signed(f"t=1000,v1={good}", body, "other", 1010)
     assert not asgi.is_signed(f"t=1000,v1={good}", body, secret, 2000)
     assert not asgi.is_signed("", body, secret, 1010)
+
+
+@pytest.mark.parametrize("stamp", ["²", "1000²", "9" * 400, "9" * 5000, "-1000", "1000.0", " 1000"])
+def test_time_that_is_no_number_of_seconds_is_not_signed(stamp: str) -> None:
+    good = hmac.new(b"s3cret", f"{stamp}.".encode(), hashlib.sha256).hexdigest()
+    assert not asgi.is_signed(f"t={stamp},v1={good}", b"", "s3cret", 1010)
+
+
+def test_signature_that_is_no_ascii_is_not_signed() -> None:
+    assert not asgi.is_signed("t=1000,v1=\xe9\xff", b"", "s3cret", 1010)

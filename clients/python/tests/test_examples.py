@@ -122,7 +122,8 @@ def test_fastapi_application_and_server_killed_in_the_middle_count_each_number_o
                 events = await events_until(session, lambda event: event.name == "agent.final_answer")
                 said += "".join(event.content for event in events[:-1])
                 assert said == "".join(f"{number} " for number in range(1, 101))
-                assert events[-1].content == "I have counted 1 times in this session."
+                assert events[-1].content == said
+                assert events[-1].metadata["turns_in_this_session"] == 1
 
     run(test())
 
@@ -150,12 +151,44 @@ def test_client_killed_in_the_middle_prints_the_rest_when_started_again(tmp_path
         async with application, server:
             first = await printed(tmp_path, server, ["60"], until="20 ")
             second = await printed(tmp_path, server, [], until=None)
-            whole = "".join(f"{number} " for number in range(1, 61))
-            whole += "\nI have counted 1 times in this session.\n"
+            whole = "".join(f"{number} " for number in range(1, 61)) + "\n"
             # What it had in hand when it was killed comes again; nothing is missing and nothing else comes twice.
             assert whole.startswith(first)
             assert whole.endswith(second)
             assert len(first) + len(second) >= len(whole), f"{first} | {second}"
+
+    run(test())
+
+
+def test_client_that_missed_the_end_of_an_answer_prints_it_and_the_answer_to_its_question(tmp_path: Path) -> None:
+    async def test() -> None:
+        application = Uvicorn(EXAMPLES, "fastapi_app:app")
+        server = Server(tmp_path / "data", "--agent", f"{application.url}/agent/")
+        async with application, server:
+            await printed(tmp_path, server, ["40"], until="20 ")
+            second = await printed(tmp_path, server, ["3"], until=None)
+            assert second.endswith("39 40 \n1 2 3 \n"), second
+
+    run(test())
+
+
+WHOLE = """
+from rejoin_client import Emit, agent
+
+@agent
+async def whole(turn):
+    yield Emit("agent.final_answer", f"You said: {turn.content}")
+
+whole.run()
+"""
+
+
+def test_client_prints_an_answer_that_comes_without_pieces_once(tmp_path: Path) -> None:
+    async def test() -> None:
+        program = tmp_path / "whole.py"
+        program.write_text(WHOLE)
+        async with Server(tmp_path / "data", "--agent", f"exec {sys.executable} {program}") as server:
+            assert await printed(tmp_path, server, ["Hello"], until=None) == "You said: Hello\n"
 
     run(test())
 

@@ -7,13 +7,17 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use clap::{Arg, ArgMatches, Command, value_parser};
-use rejoin::store::embedded::{self, Verification};
+use rejoin::store::embedded::{self, OpenError, Verification};
 
 use crate::keys;
 use crate::settings::{Config, Flags, StoreChoice};
 
 /// Settings that say what is copied; the others are taken, so that a server's settings serve here as well.
 const RELEVANT: [&str; 2] = ["data_dir", "key_file"];
+
+/// Where a server may have its data directory; the second is that of packaging/systemd/rejoin.service.
+const HINT: &str =
+    "; name the server's with --data-dir (a service of systemd: --data-dir /var/lib/rejoin)";
 
 /// `backup` and `verify`.
 pub(crate) fn commands() -> [Command; 2] {
@@ -37,7 +41,7 @@ pub(crate) fn run(name: &str, matches: &ArgMatches, config: &Config) -> Result<(
         ("backup", None) => bail!("no directory was named"),
         (_, directory) => {
             let directory = directory.unwrap_or(&config.settings.data_dir);
-            let found = embedded::verify(directory).map_err(|error| anyhow!("{error}"))?;
+            let found = embedded::verify(directory).map_err(|error| explained(&error))?;
             Ok(describe(&directory.display().to_string(), directory, &found))
         }
     }
@@ -67,11 +71,27 @@ fn backup(config: &Config, to: &Path) -> Result<(String, bool)> {
 }
 
 fn copy(from: &Path, unfinished: &Path, to: &Path) -> Result<Verification> {
-    embedded::backup(from, unfinished).map_err(|error| anyhow!("{error}"))?;
-    let found = embedded::verify(unfinished).map_err(|error| anyhow!("{error}"))?;
+    embedded::backup(from, unfinished).map_err(|error| explained(&error))?;
+    let found = embedded::verify(unfinished).map_err(|error| explained(&error))?;
     let renamed = fs::rename(unfinished, to).and_then(|()| sync_parent(to));
     renamed.with_context(|| format!("{} can't be made", to.display()))?;
     Ok(found)
+}
+
+/// The sentence, and which directory may have been meant: under systemd the server is told where its own is, and the
+/// person who asks for a backup is not.
+fn explained(error: &OpenError) -> anyhow::Error {
+    let hint = match error {
+        OpenError::Nothing { .. } => HINT,
+        OpenError::Directory { .. }
+        | OpenError::Locked { .. }
+        | OpenError::Newer { .. }
+        | OpenError::Foreign { .. }
+        | OpenError::Unusable { .. }
+        | OpenError::DataLoss { .. }
+        | OpenError::Full { .. } => "",
+    };
+    anyhow!("{error}{hint}")
 }
 
 fn is_free(directory: &Path) -> Result<bool> {

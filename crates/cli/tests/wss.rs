@@ -95,6 +95,30 @@ async fn the_client_does_not_speak_to_a_server_whose_certificate_it_does_not_tru
     }
 }
 
+/// As `openssl req -x509` makes it: a certificate that may sign others.
+fn certify_as_authority(home: &Path) {
+    let mut about = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
+    about.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let key = rcgen::KeyPair::generate().unwrap();
+    fs::write(home.join("cert.pem"), about.self_signed(&key).unwrap().pem()).unwrap();
+    fs::write(home.join("key.pem"), key.serialize_pem()).unwrap();
+}
+
+#[test]
+fn a_certificate_of_an_authority_is_explained_when_a_server_has_it() {
+    let home = tempfile::tempdir().unwrap();
+    certify_as_authority(home.path());
+    let server = Server::start(home.path());
+    let url = server.url.replace("wss://", "https://").replace("/ws", "");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rejoin"));
+    command.args(["sessions", "--url", &url, "--cacert"]).arg(home.path().join("cert.pem"));
+    let output = command.output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("basicConstraints=critical,CA:FALSE"), "{said}");
+    assert!(!said.contains("CaUsedAsEndEntity"), "{said}");
+}
+
 #[tokio::test]
 async fn a_command_trusts_the_authority_that_is_named_and_no_other() {
     let home = tempfile::tempdir().unwrap();

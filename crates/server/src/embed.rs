@@ -29,7 +29,7 @@ use rejoin_core::keys::{KeyError, KeyRing, SecretKey};
 use rejoin_core::limits::LogBounds;
 use rejoin_core::state::Recovery;
 use rejoin_store::Unavailable;
-use rejoin_store::embedded::{EmbeddedStore, OpenError, Options};
+use rejoin_store::embedded::{Damage, EmbeddedStore, OpenError, Options};
 use tokio::net::TcpListener;
 
 use crate::access::Open;
@@ -153,7 +153,11 @@ pub fn open_store(directory: &Path, clock: Clock) -> Result<EmbeddedStore, OpenE
     };
     let (store, report) = EmbeddedStore::open(options)?;
     for damage in &report.damage {
-        tracing::error!(%damage, "the store was damaged");
+        if *damage == Damage::PutBack {
+            tracing::warn!("a backup was restored; sessions begin a new epoch");
+        } else {
+            tracing::error!(%damage, "the store was damaged");
+        }
     }
     Ok(store)
 }

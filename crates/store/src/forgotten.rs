@@ -49,6 +49,7 @@ impl ForgottenSeals {
     }
 
     /// The note of all that have none of their own, as it was written down.
+    #[cfg(feature = "embedded")]
     pub(crate) fn note_others(&mut self, at: Timestamp) {
         self.of_others = self.of_others.max(at);
     }

@@ -35,6 +35,10 @@ export function mortal(t) {
          console.error(${JSON.stringify(LAST_WORDS.join('\n'))});
          process.exit(3);
        }
+       if (content === 'say nothing') {
+         say({ event: 'session.state', content: { quiet: true }, in_seq });
+         continue;
+       }
        answered += 1;
        say({ event: 'agent.thinking', content: 'about ' + content });
        say({ event: 'agent.final_answer', content: 'answer to ' + content, in_seq, state: { answered, last: content } });

@@ -17,6 +17,10 @@ export function talker(t) {
        const { event, content, in_seq } = JSON.parse(line);
        if (event !== 'user.message') continue;
        const lines = [];
+       if (content === 'say it whole') {
+         console.log(JSON.stringify({ event: 'agent.final_answer', content: 'the whole answer', in_seq }));
+         continue;
+       }
        for (let n = 1; n <= Number(content); n += 1) lines.push(JSON.stringify({ event: 'agent.answer_delta', content: 't' + n + ' ' }));
        lines.push(JSON.stringify({ event: 'agent.final_answer', in_seq }));
        process.stdout.write(lines.join('\\n') + '\\n');

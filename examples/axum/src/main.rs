@@ -27,7 +27,8 @@ impl Agent for Counter {
                 before.filter(|(message, _)| *message == entry.in_seq.get()).map_or(0, |b| b.1);
             for number in counted + 1..=last.unwrap_or(0) {
                 tokio::time::sleep(Duration::from_millis(20)).await; // work that takes its time
-                let event = EventBody::new("agent.answer_delta", &number).expect("a good name");
+                let piece = format!("{number} ");
+                let event = EventBody::new("agent.answer_delta", &piece).expect("a good name");
                 let state = json!([entry.in_seq.get(), number]).to_string().into_bytes();
                 let said = Publication {
                     events: vec![event],
@@ -38,7 +39,9 @@ impl Agent for Counter {
                     return; // the session is over
                 }
             }
-            let events = vec![EventBody::new("agent.final_answer", &"Done.").expect("a good name")];
+            let whole: String =
+                (1..=last.unwrap_or(0)).map(|number| format!("{number} ")).collect();
+            let events = vec![EventBody::new("agent.final_answer", &whole).expect("a good name")];
             let in_seq = Some(entry.in_seq);
             let _ = seat.publish(Publication { events, in_seq, ..Default::default() }).await;
         }

@@ -64,14 +64,17 @@ async fn killed_twice_in_mid_answer_it_counts_each_number_once() {
     let url = format!("ws://{}/ws", program.address);
     let mut session = Session::builder(url).start().await.unwrap();
     session.handle().send(&100).await.unwrap();
-    let mut numbers = Vec::new();
+    let (mut numbers, mut said) = (Vec::new(), String::new());
     while let Some(incoming) = session.next().await {
         assert!(!matches!(incoming, Incoming::Gap(_)), "{incoming:?}");
         let Incoming::Event(event) = incoming else { continue };
+        let content: String = serde_json::from_str(event.content_json()).unwrap();
         if event.name() == "agent.final_answer" {
+            assert_eq!(content, said, "it is the whole answer");
             break;
         }
-        numbers.push(event.content_json().parse::<u64>().unwrap());
+        numbers.push(content.trim().parse::<u64>().unwrap());
+        said += &content;
         if [20, 60].contains(&numbers.len()) {
             program.kill_and_restart();
         }

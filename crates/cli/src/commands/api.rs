@@ -31,6 +31,11 @@ const ANSWER: Duration = Duration::from_secs(30);
 /// The largest answer that is read; a page of a list, or of events, is far below.
 const ANSWER_BYTES: usize = 64 * 1024 * 1024;
 
+/// What is wrong with most certificates that people sign themselves, and how to get a good one.
+const AUTHORITY_AS_SERVER: &str = "its certificate is that of a certificate authority (CA:TRUE), as `openssl req \
+     -x509` makes them, and is not accepted as a server's; make it with -addext \
+     basicConstraints=critical,CA:FALSE, or sign another one for the server with it";
+
 /// A server, ready to be asked.
 pub(crate) struct Api {
     target: Target,
@@ -201,6 +206,9 @@ impl Api {
         });
         match causes().last() {
             _ if refused => Failure::NothingListens { url },
+            Some(cause) if cause.to_string().contains("CaUsedAsEndEntity") => {
+                self.unreachable(AUTHORITY_AS_SERVER.to_owned())
+            }
             Some(cause) => self.unreachable(cause.to_string()),
             None => self.unreachable("no connection".to_owned()),
         }

@@ -44,6 +44,8 @@ use self::failure::Failure;
 use self::named::{id_arg, parse_id, session_of};
 use self::out::Out;
 
+pub(crate) use self::target::VARIABLES;
+
 /// Every command of this kind, for the command line.
 pub(crate) fn all() -> [Command; 9] {
     [

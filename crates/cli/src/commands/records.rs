@@ -72,6 +72,25 @@ pub(crate) struct Health {
     pub(crate) unacked_events: u64,
 }
 
+/// What happened to a session.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Timeline {
+    pub(crate) moments: Vec<Moment>,
+}
+
+/// A moment in a timeline, as far as it is read here.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Moment {
+    pub(crate) at: String,
+    pub(crate) what: String,
+    /// How an agent's process ended.
+    #[serde(default)]
+    pub(crate) status: Option<String>,
+    /// The last lines of its standard error; nothing, if the caller may not read them.
+    #[serde(default)]
+    pub(crate) stderr: Option<Vec<String>>,
+}
+
 /// An attempt to get at a session.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Attempt {

@@ -8,7 +8,7 @@ use super::api::Api;
 use super::audit::attempt_table;
 use super::failure::Failure;
 use super::out::{Ink, Out, tame};
-use super::records::{Attempt, Health, Part, Record, attempts};
+use super::records::{Attempt, Health, Part, Record, Timeline, attempts};
 use super::sessions::{age, expires_in};
 use super::target::Target;
 use super::{id_arg, json_arg, session_of};
@@ -16,9 +16,15 @@ use super::{id_arg, json_arg, session_of};
 /// How many of the latest attempts are shown.
 const ATTEMPTS: usize = 5;
 
+/// How many of the latest deaths of its agent are shown, and how many lines of standard error of each.
+const DEATHS: usize = 3;
+const LINES: usize = 5;
+
 pub(super) fn command() -> Command {
     let command = Command::new("show")
-        .about("Show one session: its record, its buffer and the latest attempts to get at it")
+        .about(
+            "Show one session: its record, its buffer, how its agent died, attempts to get at it",
+        )
         .args([id_arg(), json_arg()]);
     Target::add_to(command)
 }
@@ -32,16 +38,19 @@ pub(super) async fn run(matches: &ArgMatches, api: &Api, out: &Out) -> Result<()
         Err(Failure::Ended(_)) => None,
         Err(failure) => return Err(failure),
     };
+    let timeline: Box<RawValue> = api.ask(Method::GET, id, "/timeline").await?;
     let latest = attempts(api, Some(id), ATTEMPTS).await?;
     if matches.get_flag("json") {
         let members: Vec<&str> = latest.members.iter().map(|member| member.get()).collect();
         let health = health.as_deref().map_or("null", RawValue::get);
         let attempts = members.join(",");
-        return out
-            .line(&format!(r#"{{"session":{record},"health":{health},"audit":[{attempts}]}}"#));
+        return out.line(&format!(
+            r#"{{"session":{record},"health":{health},"timeline":{timeline},"audit":[{attempts}]}}"#
+        ));
     }
     let health = health.map(|health| read(&health, api)).transpose()?;
     about(&read(&record, api)?, health.as_ref(), out)?;
+    died(&read(&timeline, api)?, out)?;
     tried(&latest, api, out)
 }
 
@@ -94,6 +103,26 @@ fn buffer(health: &Health) -> String {
         "{held} ({} events, {} bytes, {:.1} % full, {} not acked)",
         health.buffer_size, health.buffer_bytes, health.buffer_usage_percent, health.unacked_events
     )
+}
+
+/// How its agent died, the latest death last.
+fn died(timeline: &Timeline, out: &Out) -> Result<(), Failure> {
+    let deaths: Vec<_> = timeline.moments.iter().filter(|m| m.what == "agent_died").collect();
+    if deaths.is_empty() {
+        return Ok(());
+    }
+    let title = format!("deaths of its agent ({} in the timeline)", deaths.len());
+    out.line(&out.paint(Ink::Bold, &title))?;
+    for death in &deaths[deaths.len().saturating_sub(DEATHS)..] {
+        let at = out.paint(Ink::Dim, &tame(&death.at));
+        let status = out.paint(Ink::Red, &tame(death.status.as_deref().unwrap_or("-")));
+        out.line(&format!("  {at}  {status}"))?;
+        let lines = death.stderr.as_deref().unwrap_or_default();
+        for line in &lines[lines.len().saturating_sub(LINES)..] {
+            out.line(&format!("    {}", tame(line)))?;
+        }
+    }
+    Ok(())
 }
 
 fn tried(latest: &Part, api: &Api, out: &Out) -> Result<(), Failure> {

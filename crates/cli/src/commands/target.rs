@@ -15,6 +15,10 @@ const URL_VARIABLE: &str = "REJOIN_URL";
 const CACERT_VARIABLE: &str = "REJOIN_CACERT";
 const KEY_VARIABLE: &str = "REJOIN_API_KEY";
 
+/// What commands that ask a server read from the environment. In it a person may well start a server, for which these
+/// are no settings.
+pub(crate) const VARIABLES: [&str; 3] = [URL_VARIABLE, CACERT_VARIABLE, KEY_VARIABLE];
+
 /// A server, and the credential for it.
 #[derive(Clone)]
 pub(crate) struct Target {
@@ -116,6 +120,7 @@ impl Key {
 
 /// The variable's text, if it is set and not empty.
 fn variable(name: &str) -> Option<String> {
+    debug_assert!(VARIABLES.contains(&name), "{name} is not in VARIABLES");
     std::env::var(name).ok().filter(|text| !text.is_empty())
 }
 

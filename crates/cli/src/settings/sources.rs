@@ -8,6 +8,7 @@ use super::define::{DefaultValue, Setting};
 use super::kind::{Kind, Raw};
 use super::problem::{Origin, Problems, did_you_mean};
 use super::table::TABLE;
+use crate::commands;
 
 /// The variable that names the file, as `--config` does.
 pub(crate) const CONFIG_VARIABLE: &str = "REJOIN_CONFIG";
@@ -97,7 +98,7 @@ impl<K: Into<String>, V: Into<OsString>> FromIterator<(K, V)> for Environment {
 /// Whether this variable is ours and no setting: it names the file, or is for the commands that ask a
 /// server, in whose environment a person may well start one.
 fn is_known_otherwise(name: &str) -> bool {
-    [CONFIG_VARIABLE, "REJOIN_URL", "REJOIN_API_KEY"].contains(&name)
+    name == CONFIG_VARIABLE || commands::VARIABLES.contains(&name)
 }
 
 /// Whether Kubernetes or Docker made this variable for a service called `rejoin` or `rejoin-…`:
@@ -176,6 +177,29 @@ fn read_bounded<K: Kind>(setting: &Setting, raw: &Raw) -> Result<K::Value, Strin
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Words that look like variables of ours.
+    fn variables_in(text: &str) -> BTreeSet<&str> {
+        let words = text.split(|c: char| !(c.is_ascii_uppercase() || c == '_'));
+        words.filter(|word| word.len() > 7 && word.starts_with("REJOIN_")).collect()
+    }
+
+    #[test]
+    fn every_variable_that_a_command_tells_of_is_known_to_the_server() {
+        let mut told = String::new();
+        let mut all = vec![crate::command()];
+        while let Some(mut command) = all.pop() {
+            told += &command.render_long_help().to_string();
+            all.extend(command.get_subcommands().cloned());
+        }
+        let told = variables_in(&told);
+        assert!(told.is_superset(&commands::VARIABLES.into()), "{told:?}");
+        for name in told {
+            let mut problems = Problems::default();
+            Environment::from_iter([(name, "")]).given(&mut problems);
+            assert!(!problems.to_string().contains("unknown setting"), "{name}: {problems}");
+        }
+    }
 
     #[test]
     fn variables_that_kubernetes_makes_for_a_service_called_rejoin_are_not_ours() {

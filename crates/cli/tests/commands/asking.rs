@@ -79,6 +79,19 @@ fn a_session_is_shown_with_its_buffer() {
 }
 
 #[test]
+fn a_session_is_shown_with_the_deaths_of_its_agent() {
+    let server = Server::start(&["--agent=read -r line; echo 'no model is left' >&2; exit 7"]);
+    let id = server.create();
+    server.says(&["send", &id, "hello", "--wait", "--idle=2"]);
+    let said = server.answers(&["show", &id]);
+    for part in ["deaths of its agent", "exit status: 7", "no model is left"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let json: Value = serde_json::from_str(&server.answers(&["show", &id, "--json"])).unwrap();
+    assert!(json["timeline"]["moments"].is_array(), "{json}");
+}
+
+#[test]
 fn a_message_is_accepted_once_under_its_id() {
     let server = Server::start(&[QUICK_AGENT]);
     let id = server.create();

@@ -114,7 +114,14 @@ async fn a_backup_that_is_cut_short_or_has_no_place_is_refused() {
     assert_eq!((code, said.contains("cut short")), (Some(1), true), "{said}");
     assert!(!to.exists());
     let (code, said) = run(&["verify"], &[home.path()]);
-    assert_eq!((code, said.contains("there is no store in")), (Some(1), true), "{said}");
+    assert_eq!(
+        (
+            code,
+            said.contains("there is no store in") && said.contains("--data-dir /var/lib/rejoin")
+        ),
+        (Some(1), true),
+        "{said}"
+    );
 }
 
 #[tokio::test]

@@ -120,13 +120,13 @@ impl Front {
     /// as what goes to the audit trail is; every rejection is counted.
     fn note_rejection(&self, fault: CredentialFault, from: PresentedFrom) {
         let PresentedFrom { address, over: transport } = from;
-        let (reason, address) = (fault.as_str(), address.map(|address| address.to_canonical()));
-        let why = fault.explanation();
+        let address = address.map(|address| tracing::field::display(address.to_canonical()));
+        let (reason, why) = (fault.as_str(), fault.explanation());
         self.service.sessions().counted().credential_rejected(fault);
         if self.service.note_rejected_credential(fault, from) {
-            tracing::warn!(reason, why, transport, ?address, "credential rejected");
+            tracing::warn!(reason, why, transport, address, "credential rejected");
         } else {
-            tracing::debug!(reason, why, transport, ?address, "credential rejected");
+            tracing::debug!(reason, why, transport, address, "credential rejected");
         }
     }
 

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{FromRequestParts as _, Request, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse as _, Response};
@@ -164,14 +164,13 @@ pub(crate) fn record_view(record: &Record, now: Timestamp) -> serde_json::Value 
 }
 
 /// What was counted, for Prometheus. Whoever asks for it may have to be allowed to.
-async fn metrics(
-    State(front): State<Arc<Front>>,
-    visitor: Result<Nearby, Failure>,
-) -> Result<Response, Failure> {
+async fn metrics(State(front): State<Arc<Front>>, request: Request) -> Result<Response, Failure> {
     match front.settings.metrics {
+        // Nobody is asked who they are: a scraper without a credential would be counted as rejected.
         MetricsFor::Anybody => {}
         MetricsFor::Administrators => {
-            let Nearby(visitor) = visitor?;
+            let (mut parts, _) = request.into_parts();
+            let Nearby(visitor) = Nearby::from_request_parts(&mut parts, &front).await?;
             if !visitor.caller.admin && !front.settings.open {
                 return Err(Denial::Forbidden.into());
             }

@@ -28,6 +28,21 @@ async fn measurements_are_open_unless_that_is_changed() {
 }
 
 #[tokio::test]
+async fn a_scrape_that_needs_no_credential_is_not_counted_as_a_rejected_one() {
+    let web = Setup::keyed().start().await;
+    for key in [None, Some("nobody")] {
+        assert_eq!(told(&web, key).await, 200);
+    }
+    let counted = String::from_utf8(web.get("/metrics").send().await.body).unwrap();
+    let mut rejected =
+        counted.lines().filter(|line| line.starts_with("rejoin_credentials_rejected"));
+    assert!(rejected.all(|line| line.ends_with(" 0")), "{counted}");
+    web.get("/api/sessions").send().await.expect(401);
+    let counted = String::from_utf8(web.get("/metrics").send().await.body).unwrap();
+    assert!(counted.contains(r#"rejoin_credentials_rejected_total{reason="missing"} 1"#));
+}
+
+#[tokio::test]
 async fn measurements_can_be_for_administrators_only() {
     let web = only_for_administrators(Setup::keyed()).start().await;
     for (key, status) in

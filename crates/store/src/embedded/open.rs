@@ -1,7 +1,7 @@
 //! Opening a store: from a directory to a running writer.
 
 use std::collections::VecDeque;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -130,11 +130,17 @@ pub(super) fn open(mut options: Options) -> Result<Opened, OpenError> {
 
     let ledger = Arc::new(Ledger::default());
     let (db, content) = loop {
-        let (db, content, witness) = read_or_make(&files, &mut options, &ledger)?;
+        let wal = wal_bytes(&files).map_err(of_io)?;
+        let read = read_or_make(&files, &mut options, &ledger);
+        let (db, content, witness) = read.map_err(|error| refuse(&files, wal, error))?;
         if content.damage.is_empty() {
             break (db, content);
         }
-        answer_damage(&files, &mut options, &db, content, witness, &mut report)?;
+        let answered = answer_damage(&files, &mut options, &db, content, witness, &mut report);
+        if let Err(error) = answered {
+            drop(db);
+            return Err(refuse(&files, wal, error));
+        }
         db.close().map_err(|(_, error)| of_sqlite(&files)(error))?;
         report.kept = salvage::install(&files).map_err(of_io)?;
     };
@@ -282,7 +288,12 @@ fn answer_damage(
     report: &mut OpenReport,
 ) -> Result<(), OpenError> {
     for damage in &content.damage {
-        tracing::error!(directory = %files.directory.display(), "{damage}");
+        let directory = files.directory.display();
+        if *damage == Damage::PutBack {
+            tracing::warn!(%directory, "{damage}"); // somebody meant to
+        } else {
+            tracing::error!(%directory, "{damage}");
+        }
     }
     if report.new_epochs > 0 || report.damage.len() > 1 {
         let what = format!("what was salvaged of it is damaged again: {:?}", content.damage);
@@ -329,6 +340,33 @@ fn grow_wal(files: &Files) -> io::Result<()> {
         length += step as u64;
     }
     wal.sync_all()
+}
+
+/// How long the write-ahead log is, if there is one.
+fn wal_bytes(files: &Files) -> io::Result<Option<u64>> {
+    match fs::metadata(&files.wal) {
+        Ok(about) => Ok(Some(about.len())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Takes back that the write-ahead log was grown, and says why the store is not opened: whoever looks at it next, or
+/// makes a copy before accepting a loss, finds the files that were there.
+fn refuse(files: &Files, wal: Option<u64>, error: OpenError) -> OpenError {
+    let shrunk = match wal {
+        Some(bytes) => {
+            File::options().write(true).open(&files.wal).and_then(|file| file.set_len(bytes))
+        }
+        None => match fs::remove_file(&files.wal) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        },
+    };
+    match shrunk {
+        Ok(()) => error,
+        Err(error) => OpenError::of_io(error, &files.directory),
+    }
 }
 
 fn start(writer: Writer, shared: &Arc<Shared>) -> io::Result<JoinHandle<()>> {

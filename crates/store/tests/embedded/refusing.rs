@@ -44,15 +44,12 @@ fn accepting(directory: &Path) -> (EmbeddedStore, OpenReport) {
     EmbeddedStore::open(options).expect("the loss is accepted")
 }
 
-/// What the files hold, but for what SQLite's connections share and the zeros behind the log.
+/// What the files hold, but for what SQLite's connections share. A reader may leave an empty log.
 fn contents(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     let files = fs::read_dir(directory).unwrap().map(|file| file.unwrap().path());
     let read = |path: std::path::PathBuf| {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        let mut bytes = fs::read(path).unwrap();
-        let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-        bytes.truncate(used);
-        (name, bytes)
+        (name, fs::read(path).unwrap())
     };
     files.map(read).filter(|(name, bytes)| name != "rejoin.db-shm" && !bytes.is_empty()).collect()
 }

@@ -15,6 +15,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 from . import child
 from .asgi import AsgiApp, asgi_app
 from .turn import AgentFunction, Emit, Turn, Yielded
@@ -39,4 +41,8 @@ class Agent:
 
 def agent(function: AgentFunction) -> Agent:
     """Turns an async generator function, which runs one turn, into an agent."""
+    untyped: object = function
+    if inspect.iscoroutinefunction(untyped) or inspect.isgeneratorfunction(untyped):
+        missing = "async" if inspect.isgeneratorfunction(untyped) else "yield"
+        raise TypeError(f"@agent takes an async generator function, and {function.__name__} has no `{missing}`")
     return Agent(function)

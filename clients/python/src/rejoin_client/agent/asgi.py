@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import hmac
 import json
+import re
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
@@ -30,6 +31,9 @@ _OPTIONAL = ("message_id", "content", "state")
 
 #: How old a signature may be.
 _SIGNATURE_AGE_S = 300
+
+#: A time in a signature: seconds since 1970.
+_STAMP = re.compile("[0-9]{1,12}")
 
 
 def asgi_app(function: AgentFunction, secret: str | None) -> AsgiApp:
@@ -131,7 +135,7 @@ def is_signed(header: str, body: bytes, secret: str, now: float) -> bool:
     """Whether `Rejoin-Signature` (`t=<unix>,v1=<hex HMAC-SHA256 of "t.body">`) is good and fresh."""
     parts = dict(part.split("=", 1) for part in header.split(",") if "=" in part)
     stamp, given = parts.get("t", ""), parts.get("v1", "")
-    if not stamp.isdigit() or abs(now - int(stamp)) > _SIGNATURE_AGE_S:
+    if not _STAMP.fullmatch(stamp) or abs(now - int(stamp)) > _SIGNATURE_AGE_S:
         return False
     expected = hmac.new(secret.encode(), stamp.encode() + b"." + body, hashlib.sha256).hexdigest()
-    return hmac.compare_digest(expected, given)
+    return hmac.compare_digest(expected.encode(), given.encode())  # of text it takes ASCII only

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import sys
 import traceback
@@ -79,15 +80,15 @@ async def run_turn(function: AgentFunction, turn: Turn) -> AsyncIterator[Line]:
     """
     saved = _snapshot(turn)
     covered = False
-    items = _Ahead(function(turn))
+    items = _Ahead(_iterator(function(turn)))
     try:
         async for item in items:
-            state = _snapshot(turn)  # before the agent runs on: what it does next belongs to the next event
+            # Before the agent runs on: what it does next, also to what it yielded, belongs to the next event.
+            line, state = _line(item), _snapshot(turn)
             covered = await items.is_last()
             if covered:
                 turn.progress = {}
                 state = _snapshot(turn)
-            line = _line(item)
             if state != saved:
                 line["state"] = json.loads(state)
                 saved = state
@@ -169,6 +170,20 @@ class _Ahead:
             self._next.exception()  # an error that nobody asked for
 
 
+def _iterator(returned: Any) -> AsyncIterator[Yielded]:
+    """What the agent's function returned; if it is nothing to iterate over, an iterator that says so in the turn."""
+    if isinstance(returned, AsyncIterator):
+        return cast(AsyncIterator[Yielded], returned)
+    if inspect.iscoroutine(returned):
+        returned.close()  # nobody will await it
+
+    async def wrong() -> AsyncIterator[Yielded]:
+        raise TypeError(f"an agent is an async generator function; this one returned {returned!r}")
+        yield ""
+
+    return wrong()
+
+
 def _snapshot(turn: Turn) -> str:
     if not turn.progress:
         return _dumps(turn.state)
@@ -184,14 +199,17 @@ def _without_progress(stored: Mapping[str, Any]) -> Line:
     return {"state": {key: value for key, value in stored.items() if key != _TURN}} if _TURN in stored else {}
 
 
-def _line(item: Yielded) -> Line:
+def _line(item: Any) -> Line:
+    """The event as it is now: a copy. What is no event, or no JSON, fails in the agent's turn, not in the transport."""
     if isinstance(item, str):
         return {"event": TEXT_EVENT, "content": item}
+    if not isinstance(item, Emit):
+        raise TypeError(f"an agent yields strings or Emit(name, content), not {item!r}")
     line: Line = {"event": item.event, "content": item.content}
     if item.metadata:
         line["metadata"] = dict(item.metadata)
-    _dumps(line)  # what is no JSON fails in the agent's turn, not in the transport
-    return line
+    copy: Line = json.loads(json.dumps(line, allow_nan=False))
+    return copy
 
 
 def _failure(error: Exception, in_seq: int) -> Line:
