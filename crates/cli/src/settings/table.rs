@@ -213,7 +213,7 @@ settings! {
     /// refused with those there are.
     mcp_revisions: List<McpRevision> = Absent("all");
     /// Upstream sessions for stateless clients: one `per_principal` and client name, or a new one
-    /// `per_request`.
+    /// `per_request`. Without `auth` a caller behind a proxy always gets a new one.
     modern_upstream: ModernUpstream = Text("per_principal");
     /// Whether a tool's own word that it only reads, or is idempotent, is enough to run it again after
     /// a crash.

@@ -21,14 +21,17 @@ use crate::mcp::{REVISIONS, WITH_BATCHES};
 use crate::service::{Denial, Visitor, transport_word};
 use crate::web::Front;
 use crate::web::answer::Failure;
+use crate::web::identity::Identity;
 use crate::web::visitor::address;
 
 /// Messages in one batch: their answers must fit into the log until all of them are entered.
 const MOST_IN_BATCH: usize = 100;
 
 /// Somebody who calls over MCP.
+#[derive(Clone)]
 pub(super) struct Client {
     pub(super) visitor: Visitor,
+    pub(super) identity: Identity,
 }
 
 impl FromRequestParts<Arc<Front>> for Client {
@@ -40,7 +43,8 @@ impl FromRequestParts<Arc<Front>> for Client {
     ) -> Result<Self, Self::Rejection> {
         let from = PresentedFrom { address: address(parts), over: transport_word(OVER) };
         let caller = front.caller(&parts.headers, from).await?;
-        Ok(Self { visitor: Visitor::over(OVER, caller, address(parts)) })
+        let identity = Identity::of(front, &caller, parts);
+        Ok(Self { visitor: Visitor::over(OVER, caller, address(parts)), identity })
     }
 }
 
