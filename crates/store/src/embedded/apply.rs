@@ -197,6 +197,7 @@ impl Papers {
             Status::Active => false,
         };
         if over {
+            self.refuse_seals_of(slot);
             self.remove(id, slot);
         }
     }

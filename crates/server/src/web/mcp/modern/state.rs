@@ -96,6 +96,7 @@ impl Place {
             seq: execution.from,
             in_seq: execution.in_seq,
             taken_at: *at,
+            sealed_at: Some(*at),
             expires_at: *at + purpose.lasts(),
             origin: Some(front.service.origin_of(record)),
         };
