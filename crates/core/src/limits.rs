@@ -135,7 +135,7 @@ pub const TOKEN_BYTES: usize = 128;
 pub const ENDED_SESSIONS: usize = 10_000;
 
 /// Principals of which a store remembers up to when their seals are refused, because sessions that they had closed were
-/// forgotten before their time. Beyond that the oldest of these notes counts for all others.
+/// forgotten. Beyond that the oldest of these notes counts for all others.
 pub const FORGOTTEN_SEALS: usize = 10_000;
 
 /// Bounds of one session's out log. The defaults hold a turn of 20,000 small deltas with room to spare.

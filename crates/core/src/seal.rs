@@ -9,6 +9,7 @@
 //! left to those who know the sessions.
 
 use std::fmt;
+use std::time::Duration;
 
 use aes_gcm_siv::Nonce;
 use aes_gcm_siv::aead::{Aead as _, Payload};
@@ -44,6 +45,8 @@ pub struct StateFacts {
     pub in_seq: InSeq,
     /// When the state was taken.
     pub taken_at: Timestamp,
+    /// When it was sealed; nothing in seals of earlier versions.
+    pub sealed_at: Option<Timestamp>,
     /// The first moment at which it can be restored no more.
     pub expires_at: Timestamp,
     /// Which of all sessions of that id it was taken from; nothing in seals of earlier versions.
@@ -66,6 +69,18 @@ pub struct OpenedState {
     pub facts: StateFacts,
     /// The bytes that were sealed.
     pub content: Vec<u8>,
+}
+
+impl OpenedState {
+    /// The state, if it is good where states are good for `lifetime`: it may have been sealed where that was longer.
+    pub fn within(self, lifetime: Duration, now: Timestamp) -> Result<Self, OpenError> {
+        match self.facts.sealed_at.map(|sealed_at| sealed_at + lifetime) {
+            Some(expires_at) if now >= expires_at => {
+                Err(OpenError::Expired { session_id: self.facts.session_id, expires_at })
+            }
+            Some(_) | None => Ok(self),
+        }
+    }
 }
 
 impl fmt::Debug for OpenedState {
@@ -136,6 +151,7 @@ pub enum OpenError {
 ///     seq: Seq::new(42),
 ///     in_seq: InSeq::new(7),
 ///     taken_at: Timestamp::from_millis(1_000),
+///     sealed_at: Some(Timestamp::from_millis(2_000)),
 ///     expires_at: Timestamp::from_millis(9_000),
 ///     origin: None,
 /// };
@@ -195,6 +211,8 @@ struct SealedFacts {
     seq: Seq,
     in_seq: InSeq,
     taken_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sealed_at: Option<Timestamp>,
     expires_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     origin: Option<SealOrigin>,
@@ -203,9 +221,19 @@ struct SealedFacts {
 /// The facts on a line of their own, then the content. The facts come first and are not compressed,
 /// so that they are bounded by the seal's own size and known before anything is decompressed.
 fn pack(facts: &StateFacts, content: &[u8]) -> Vec<u8> {
-    let StateFacts { principal: _, session_id, epoch, seq, in_seq, taken_at, expires_at, origin } =
-        facts.clone();
-    let facts = SealedFacts { session_id, epoch, seq, in_seq, taken_at, expires_at, origin };
+    let StateFacts {
+        principal: _,
+        session_id,
+        epoch,
+        seq,
+        in_seq,
+        taken_at,
+        sealed_at,
+        expires_at,
+        origin,
+    } = facts.clone();
+    let facts =
+        SealedFacts { session_id, epoch, seq, in_seq, taken_at, sealed_at, expires_at, origin };
     let mut packed = serde_json::to_vec(&facts).expect("texts and numbers are always JSON");
     packed.push(b'\n');
     packed.extend(compress_to_vec(content, COMPRESSION_LEVEL));
@@ -215,11 +243,20 @@ fn pack(facts: &StateFacts, content: &[u8]) -> Vec<u8> {
 /// The facts and the compressed content in what [`pack`] made.
 fn unpack<'a>(plain: &'a [u8], principal: &Principal) -> Option<(StateFacts, &'a [u8])> {
     let end = plain.iter().position(|byte| *byte == b'\n')?; // JSON escapes those inside of texts
-    let SealedFacts { session_id, epoch, seq, in_seq, taken_at, expires_at, origin } =
+    let SealedFacts { session_id, epoch, seq, in_seq, taken_at, sealed_at, expires_at, origin } =
         serde_json::from_slice(&plain[..end]).ok()?;
     let principal = principal.clone();
-    let facts =
-        StateFacts { principal, session_id, epoch, seq, in_seq, taken_at, expires_at, origin };
+    let facts = StateFacts {
+        principal,
+        session_id,
+        epoch,
+        seq,
+        in_seq,
+        taken_at,
+        sealed_at,
+        expires_at,
+        origin,
+    };
     Some((facts, &plain[end + 1..]))
 }
 
@@ -292,6 +329,7 @@ mod tests {
             seq: Seq::new(42),
             in_seq: InSeq::new(7),
             taken_at: NOW,
+            sealed_at: None,
             expires_at: EXPIRY,
             origin: None,
         }
@@ -331,6 +369,26 @@ mod tests {
         let opened = open_now(&sealed()).unwrap();
         assert_eq!(opened.facts, facts());
         assert_eq!(opened.content, CONTENT);
+    }
+
+    #[test]
+    fn a_state_is_good_for_no_longer_than_states_are_now() {
+        let lifetime = Duration::from_secs(60);
+        let sealed_at = NOW + Duration::from_secs(1);
+        let facts = StateFacts { sealed_at: Some(sealed_at), ..facts() };
+        let text = seal(&ring(&[OLD]), &facts, CONTENT, NONCE, MAX).unwrap();
+        let opened = open_now(&text).unwrap();
+        assert_eq!(opened.facts, facts);
+        let last = sealed_at + lifetime - Duration::from_millis(1);
+        assert!(opened.clone().within(lifetime, last).is_ok());
+        let expires_at = sealed_at + lifetime;
+        let session_id = facts.session_id;
+        assert_eq!(
+            opened.within(lifetime, expires_at).unwrap_err(),
+            OpenError::Expired { session_id, expires_at }
+        );
+        let older = open_now(&sealed()).unwrap(); // it does not say when it was sealed
+        assert!(older.within(lifetime, EXPIRY).is_ok());
     }
 
     #[test]

@@ -243,6 +243,15 @@ pub fn successor_again(
 }
 
 impl Claims {
+    /// The claims, if the token is good where tokens are good for `lifetime`: it may have been made where that was longer.
+    pub fn within(self, lifetime: Duration, now: Timestamp) -> Result<Self, TokenRefusal> {
+        let expires_at = self.issued_at.as_secs().saturating_add(seconds_rounded_up(lifetime));
+        match now.as_secs() >= expires_at {
+            true => Err(TokenRefusal::Expired { otherwise_good: true }),
+            false => Ok(self),
+        }
+    }
+
     fn renewed(&self, generation: Generation, lifetime: Duration) -> Grant {
         Grant {
             session_id: self.session_id.clone(),

@@ -258,7 +258,7 @@ impl Accounts {
         self.lock().forgotten.note_others(at);
     }
 
-    /// Whether a snapshot may be of a session that was closed and forgotten before its time; `known` is the
+    /// Whether a snapshot may be of a session that was closed and forgotten; `known` is the
     /// session of the id that it names.
     pub(crate) fn may_be_forgotten<B, C>(
         &self,

@@ -1,4 +1,6 @@
-//! Seals that are refused if their session is not known: it may have been closed, and forgotten before its time.
+//! Seals that are refused if their session is not known: it may have been closed, and forgotten since. A seal can outlive
+//! the memory of its session: sessions are forgotten before their time where there is no room, and `state_ttl` may have been
+//! longer when the seal was made.
 //!
 //! There is one note for each principal, up to a bound. Beyond it the oldest note becomes one for all principals that
 //! have none of their own: that refuses more than it must, and never lets go on what was closed.

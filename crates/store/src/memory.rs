@@ -205,10 +205,15 @@ impl MemoryStore {
         let oldest = self.accounts.oldest_ended(principal, 1).pop();
         let session = oldest.and_then(|id| inner.remove(&id));
         session.as_ref().inspect(|session| self.uncount(session));
-        if let Some(at) = session.as_ref().and_then(relief::closed_at) {
-            self.accounts.forget_seals(principal, at);
-        }
+        session.as_ref().inspect(|session| self.refuse_seals_of(session));
         session.is_some()
+    }
+
+    /// A session is forgotten: if it was closed, states of it are not gone on from again.
+    fn refuse_seals_of(&self, session: &SessionState<Body>) {
+        if let Some(at) = relief::closed_at(session) {
+            self.accounts.forget_seals(&session.about.principal, at);
+        }
     }
 
     fn uncount(&self, session: &SessionState<Body>) {
@@ -602,6 +607,7 @@ impl Store for MemoryStore {
             && let Some(session) = inner.remove(id)
         {
             self.uncount(&session);
+            self.refuse_seals_of(&session);
             self.changes.announce([id]);
         }
         Ok(())

@@ -144,6 +144,7 @@ impl Server {
             seq: snapshot.mark.seq,
             in_seq: snapshot.mark.in_seq,
             taken_at: around.now,
+            sealed_at: Some(around.now),
             expires_at: around.now + STATE_TTL,
             origin: None,
         };

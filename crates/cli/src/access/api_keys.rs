@@ -1,5 +1,6 @@
 //! API keys. Only their hashes are here, and each of them is looked at for every call. They can be
-//! replaced while the server runs.
+//! replaced while the server runs. Since a hash says nothing of its key's length, that is checked when a key is
+//! presented.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -9,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 use tokio::sync::watch;
 
+use crate::limits::MIN_KEY_CHARS;
 use crate::settings::ApiKey;
 
 /// Knows callers by their keys.
@@ -54,8 +56,12 @@ fn credential_id(key: &ApiKey) -> CredentialId {
 }
 
 impl Authenticate for ApiKeys {
-    /// How long it takes tells neither how much of a key was right nor whose it was.
+    /// How long it takes tells neither how much of a key was right nor whose it was. A key that is too short for anybody
+    /// to have is rejected before it is compared.
     fn authenticate(&self, credential: &str, _: WallTime) -> Result<Caller, Unauthorized> {
+        if credential.chars().take(MIN_KEY_CHARS).count() < MIN_KEY_CHARS {
+            return Err(CredentialFault::UnknownKey.into());
+        }
         let hash: [u8; 32] = Sha256::digest(credential).into();
         let (mut found, keys) = (None, self.current());
         for (key, caller) in &*keys {
@@ -88,9 +94,9 @@ mod tests {
     #[test]
     fn a_key_gives_its_principal_and_rights_and_nothing_else_does() {
         let keys = ApiKeys::new(&[
-            key("one", "ann", false, true),
-            key("two", "bob", true, false),
-            key("three", "bob", false, false),
+            key("number one", "ann", false, true),
+            key("number two", "bob", true, false),
+            key("number three", "bob", false, false),
         ]);
         let now = WallTime::from_millis(1);
         let who = |credential| {
@@ -98,28 +104,48 @@ mod tests {
             assert_eq!(caller.until, None);
             Some((caller.principal.to_string(), caller.admin, caller.publish))
         };
-        assert_eq!(who("one"), Some(("ann".into(), false, true)));
-        assert_eq!(who("two"), Some(("bob".into(), true, false)));
-        assert_eq!(who("three"), Some(("bob".into(), false, false)));
-        for wrong in ["", "One", "one ", "ann", &"one".repeat(10_000)] {
+        assert_eq!(who("number one"), Some(("ann".into(), false, true)));
+        assert_eq!(who("number two"), Some(("bob".into(), true, false)));
+        assert_eq!(who("number three"), Some(("bob".into(), false, false)));
+        for wrong in ["", "Number one", "number one ", "ann", &"number one".repeat(10_000)] {
             assert_eq!(who(wrong), None);
         }
         assert!(keys.without_credential().is_err());
     }
 
+    /// Whoever made the hash may have used an empty variable, or a key of a few letters.
+    #[test]
+    fn a_key_that_is_too_short_is_rejected_though_its_hash_is_known() {
+        let now = WallTime::from_millis(1);
+        for short in ["", "x", "1234567", "ü234567"] {
+            let keys = ApiKeys::new(&[key(short, "ann", true, true)]);
+            let rejected = keys.authenticate(short, now).unwrap_err();
+            assert_eq!(rejected.fault, CredentialFault::UnknownKey, "{short:?}");
+        }
+        for long_enough in ["12345678", "ü2345678"] {
+            let keys = ApiKeys::new(&[key(long_enough, "ann", true, true)]);
+            assert!(keys.authenticate(long_enough, now).is_ok());
+        }
+    }
+
     #[test]
     fn callers_of_a_removed_or_changed_key_are_no_longer_current() {
-        let keys = ApiKeys::new(&[key("old", "ann", false, true), key("new", "ann", false, true)]);
+        let keys = ApiKeys::new(&[
+            key("the old key", "ann", false, true),
+            key("the new key", "ann", false, true),
+        ]);
         let now = WallTime::from_millis(1);
-        let (old, new) =
-            (keys.authenticate("old", now).unwrap(), keys.authenticate("new", now).unwrap());
+        let (old, new) = (
+            keys.authenticate("the old key", now).unwrap(),
+            keys.authenticate("the new key", now).unwrap(),
+        );
         let revocations = keys.revocations();
-        keys.replace(&[key("new", "ann", false, true)]);
+        keys.replace(&[key("the new key", "ann", false, true)]);
         assert!(revocations.has_changed().unwrap());
         assert!(!keys.is_current(&old), "another key of the same principal does not count");
         assert!(keys.is_current(&new));
-        assert!(keys.authenticate("old", now).is_err());
-        keys.replace(&[key("new", "ann", false, false)]);
+        assert!(keys.authenticate("the old key", now).is_err());
+        keys.replace(&[key("the new key", "ann", false, false)]);
         assert!(!keys.is_current(&new), "it may not publish any more");
     }
 

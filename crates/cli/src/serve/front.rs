@@ -104,30 +104,20 @@ fn mcp_settings(config: &Config) -> McpSettings {
             StaleStatus::Gone => StatusCode::GONE,
             StaleStatus::NotFound => StatusCode::NOT_FOUND,
         },
-        knows_callers: !are_strangers(config),
+        // Where anybody may call from anywhere, no two requests belong together.
+        knows_callers: !settings.insecure_no_auth,
         revisions: Revisions::only(settings.mcp_revisions.iter().map(String::as_str)),
-        modern: modern_settings(config),
+        modern: modern_settings(settings),
     }
 }
 
-/// Whether anybody may call from anywhere.
-fn are_strangers(config: &Config) -> bool {
-    config.settings.insecure_no_auth && config.access == Access::Open
-}
-
-/// Where anybody may call from anywhere, nobody is known by an address: no two requests belong together.
-fn modern_settings(config: &Config) -> ModernSettings {
-    let settings = &config.settings;
-    let strangers = are_strangers(config);
-    let upstream = match settings.modern_upstream {
-        ModernUpstream::PerPrincipal if !strangers => web::ModernUpstream::PerPrincipal,
-        ModernUpstream::PerPrincipal | ModernUpstream::PerRequest => {
-            web::ModernUpstream::PerRequest
-        }
-    };
+fn modern_settings(settings: &Settings) -> ModernSettings {
     ModernSettings {
-        upstream,
-        reissue_window: if strangers { Duration::ZERO } else { settings.reissue_window },
+        upstream: match settings.modern_upstream {
+            ModernUpstream::PerPrincipal => web::ModernUpstream::PerPrincipal,
+            ModernUpstream::PerRequest => web::ModernUpstream::PerRequest,
+        },
+        reissue_window: settings.reissue_window,
         task_after: settings.task_after,
         result_retention: settings.result_retention,
     }

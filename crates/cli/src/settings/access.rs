@@ -26,7 +26,10 @@ pub(super) const API_KEY_FIELDS: [(&str, &str); 6] = [
     ),
     ("admin", "Whether it may see and end everybody's sessions. `false`, if left out."),
     ("publish", "Whether it may publish events into sessions. `false`, if left out."),
-    ("key_sha256", "The SHA-256 of the key, in hex: `printf %s \"$KEY\" | sha256sum`."),
+    (
+        "key_sha256",
+        "The SHA-256 of the key, in hex: `printf %s \"$KEY\" | sha256sum`. A key that has less than 8 characters lets nobody in.",
+    ),
     (
         "key_env",
         "The environment variable that holds the key, in place of `key_sha256`. It has at least 8 characters, better 32.",
@@ -221,14 +224,18 @@ impl<'a> Fields<'a> {
         match self.one_of("key_sha256", "key_env")? {
             ("key_sha256", hex) => {
                 let hash = parse_hash(&hex);
-                if hash.is_none() {
-                    let text = format!(
+                let text = match hash {
+                    None => format!(
                         "key_sha256 is not 64 hex digits; it has {} characters",
                         hex.chars().count()
-                    );
-                    self.problems.add(self.origin("key_sha256"), text);
-                }
-                hash
+                    ),
+                    Some(hash) if hash == *Sha256::digest("") => {
+                        "key_sha256 is that of an empty key: the variable that it was made from was not set".to_owned()
+                    }
+                    Some(hash) => return Some(hash),
+                };
+                self.problems.add(self.origin("key_sha256"), text);
+                None
             }
             (_, variable) => {
                 let key = self.secret(&variable)?;

@@ -122,13 +122,13 @@ settings! {
 }
 
 "Tokens and state" {
-    /// How long a reconnect token is good for. `MCP_RECONNECT_TOKEN_EXPIRY`, in minutes, sets it too;
-    /// `REJOIN_TOKEN_TTL` wins.
+    /// How long a reconnect token is good for, also one that was issued before this was lowered.
+    /// `MCP_RECONNECT_TOKEN_EXPIRY`, in minutes, sets it too; `REJOIN_TOKEN_TTL` wins.
     token_ttl: Time = Text("15m"), at_least "1s";
     /// A file with signing keys, the newest first, in place of `MCP_SESSION_SECRET`. Nobody but its owner
     /// may have access to it.
     key_file: Maybe<FilePath> = Absent("`keys` in data_dir, made on first start");
-    /// How long an exported state can be restored.
+    /// How long an exported state can be restored. Once it is lowered that counts for older ones, too.
     state_ttl: Time = Text("24h"), at_least "1s";
     /// The largest sealed state; it has to fit into a frame, so it must be below `max_frame_bytes`.
     max_state_bytes: Size = Text("512KiB"), at_least "1KiB";
@@ -208,7 +208,7 @@ settings! {
     /// refused with those there are.
     mcp_revisions: List<McpRevision> = Absent("all");
     /// Upstream sessions for stateless clients: one `per_principal` and client name, or a new one
-    /// `per_request`.
+    /// `per_request`. Without `auth` a caller behind a proxy always gets a new one.
     modern_upstream: ModernUpstream = Text("per_principal");
     /// Whether a tool's own word that it only reads, or is idempotent, is enough to run it again after
     /// a crash.

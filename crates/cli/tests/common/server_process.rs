@@ -70,8 +70,10 @@ impl ServerProcess {
         self.child = Some(child);
     }
 
-    /// Starts it with these, too, from now on.
+    /// Starts it with these, too, from now on, in place of those of the same name.
     pub(crate) fn add_flags(&mut self, flags: &[&str]) {
+        let name = |flag: &str| flag.split('=').next().map(str::to_owned);
+        self.arguments.retain(|known| !flags.iter().any(|flag| name(flag) == name(known)));
         self.arguments.extend(flags.iter().map(ToString::to_string));
     }
 

@@ -58,7 +58,7 @@ async fn until_a_client_has_said_who_it_is_everything_else_is_unauthorized() {
         client.send(request).await;
         client.error("UNAUTHORIZED").await;
     }
-    client.send(authenticate("key-alice")).await;
+    client.send(authenticate("key-of-alice")).await;
     let answer = client.next().await;
     assert_eq!(answer["event"], "system.authenticated");
     assert_eq!(answer["content"]["principal"], "alice");
@@ -69,8 +69,8 @@ async fn until_a_client_has_said_who_it_is_everything_else_is_unauthorized() {
 async fn keys_are_taken_in_either_header_and_wrong_ones_are_refused_before_the_upgrade() {
     let server = Server::start_with_keys(&[], &["alice"]).await;
     server.connect_as("alice").await.create().await;
-    server.connect_with(&[("authorization", "Bearer key-alice")]).await.create().await;
-    for header in [("x-api-key", "key-mallory"), ("authorization", "Bearer key-mallory")] {
+    server.connect_with(&[("authorization", "Bearer key-of-alice")]).await.create().await;
+    for header in [("x-api-key", "key-of-mallory"), ("authorization", "Bearer key-of-mallory")] {
         assert_eq!(server.try_connect(&[header]).await.err(), Some(401), "{header:?}");
     }
 }
@@ -79,7 +79,7 @@ async fn keys_are_taken_in_either_header_and_wrong_ones_are_refused_before_the_u
 async fn a_wrong_credential_in_the_first_frame_closes_with_4102() {
     let server = Server::start_with_keys(&[], &["alice"]).await;
     let mut client = server.connect().await;
-    client.send(authenticate("key-mallory")).await;
+    client.send(authenticate("key-of-mallory")).await;
     let closed = client.closed().await;
     assert_eq!((closed.code, &closed.reason["reason"]), (4102, &json!("not_authorised")));
 }
@@ -97,10 +97,10 @@ async fn authenticating_again_keeps_the_session_and_nobody_becomes_somebody_else
     let server = Server::start_with_keys(&[], &["alice", "bob"]).await;
     let mut client = server.connect_as("alice").await;
     let id = client.create().await;
-    client.send(authenticate("key-alice")).await;
+    client.send(authenticate("key-of-alice")).await;
     assert_eq!(client.next().await["event"], "system.authenticated");
     client.thoughts(&id, 1).await;
-    client.send(authenticate("key-bob")).await;
+    client.send(authenticate("key-of-bob")).await;
     client.error("UNAUTHORIZED").await;
     assert_eq!(client.thoughts(&id, 1).await[0]["seq"], 2);
 }

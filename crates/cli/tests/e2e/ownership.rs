@@ -74,7 +74,7 @@ fn mark(principal: usize) -> String {
 impl World {
     async fn new(seed: u64) -> Self {
         let key = |number: usize| {
-            Sha256::digest(format!("key-{number}"))
+            Sha256::digest(format!("key-of-{number}"))
                 .iter()
                 .map(|b| format!("{b:02x}"))
                 .collect::<String>()
@@ -129,7 +129,7 @@ impl World {
         let asking = async {
             let mut stream = TcpStream::connect(self.server.address()).await.unwrap();
             let request = format!(
-                "{line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-API-Key: key-{who}\r\n\
+                "{line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-API-Key: key-of-{who}\r\n\
                  Content-Type: application/json\r\n{headers}Content-Length: {}\r\n\r\n{body}",
                 body.len()
             );
@@ -176,7 +176,7 @@ impl World {
     }
 
     async fn connect(&self, who: usize) -> Client {
-        self.server.connect_with(&[("x-api-key", &format!("key-{who}"))]).await
+        self.server.connect_with(&[("x-api-key", &format!("key-of-{who}"))]).await
     }
 
     /// One step of one principal; everything that it received.

@@ -1,8 +1,10 @@
 //! Which ends of a session leave a snapshot of it good: only what its user ended stays ended.
 
+use std::time::Duration;
+
 use serde_json::json;
 
-use crate::support::{Hook, Server, text};
+use crate::support::{Hook, Server, text, until};
 
 const QUIET: &str = "--auto-export-interval=1h";
 
@@ -51,4 +53,46 @@ async fn a_session_that_was_deleted_does_not_come_back() {
     let mut client = server.connect().await;
     client.ask_restore(&sealed, json!({ "last_seq": 1 })).await;
     client.error("STATE_SUPERSEDED").await;
+}
+
+#[tokio::test]
+async fn a_session_that_was_deleted_does_not_come_back_when_state_ttl_is_changed() {
+    let mut server = Server::start(&[QUIET, "--token-ttl=1s"]).await;
+    let mut client = server.connect().await;
+    let id = client.create().await;
+    let sealed = client.checkpoint(&id, 1, 1).await;
+    drop(client);
+    server.kill_nine().await;
+    server.restart_with(&["--state-ttl=1s"]).await;
+    let path = format!("/api/sessions/{id}");
+    server.http("DELETE", &path).await;
+    until("it is forgotten", async || server.http("GET", &path).await.contains(" 404 ")).await;
+    let mut client = server.connect().await;
+    client.ask_restore(&sealed, json!({ "last_seq": 1 })).await;
+    client.error("STATE_EXPIRED").await;
+    server.kill_nine().await;
+    server.restart_with(&["--state-ttl=24h"]).await;
+    let mut client = server.connect().await;
+    client.ask_restore(&sealed, json!({ "last_seq": 1 })).await;
+    client.error("STATE_SUPERSEDED").await;
+}
+
+#[tokio::test]
+async fn a_state_is_good_for_no_longer_than_the_present_state_ttl() {
+    let mut server = Server::start(&[QUIET]).await;
+    let mut client = server.connect().await;
+    let id = client.create().await;
+    let before = client.checkpoint(&id, 1, 1).await;
+    drop(client);
+    server.kill_nine().await;
+    server.restart_with(&["--state-ttl=3s"]).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let mut client = server.connect().await;
+    client.ask_restore(&before, json!({ "last_seq": 1 })).await;
+    client.error("STATE_EXPIRED").await;
+    // The state is as old as before; what counts is when it was exported.
+    client.reconnect(&id, json!({ "last_seq": 1 })).await;
+    client.notice("replay_complete").await;
+    let exported = client.export(&id, json!({})).await;
+    client.restore(&exported["metadata"]["signed_state"], json!({ "last_seq": 1 })).await;
 }

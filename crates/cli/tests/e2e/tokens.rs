@@ -143,6 +143,21 @@ async fn an_expired_token_counts_as_none() {
 }
 
 #[tokio::test]
+async fn a_token_is_good_for_no_longer_than_the_present_token_ttl() {
+    let mut server = Server::start(&["--takeover=reject"]).await;
+    let created = server.connect().await.created().await;
+    let (id, old) = (text(&created["session_id"]), token(&created));
+    server.kill_nine().await;
+    server.restart_with(&["--token-ttl=1s"]).await;
+    tokio::time::sleep(Duration::from_millis(2_100)).await; // expiry is by the second
+    let mut attached = server.connect().await;
+    attached.reconnect(&id, json!({})).await;
+    let mut other = server.connect().await;
+    other.ask_back(&id, json!({ "reconnect_token": old })).await;
+    other.error("TOKEN_EXPIRED").await;
+}
+
+#[tokio::test]
 async fn an_expired_token_is_told_where_one_is_needed() {
     let server = Server::start(&["--token-ttl=1s", "--takeover=reject"]).await;
     let mut client = server.connect().await;

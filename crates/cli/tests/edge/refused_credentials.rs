@@ -114,6 +114,18 @@ async fn why_an_api_key_is_rejected_is_told_to_the_operator_alone() {
     each_is_explained(&server, KEY, &[("unknown_key", "a key that nobody has here".into())]).await;
 }
 
+/// Its hash is all that the server is given, which says nothing of its length.
+#[tokio::test]
+async fn a_key_of_a_few_letters_lets_nobody_in() {
+    let hash = "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"; // of "x"
+    let file = format!("[[api_keys]]\nname = 'a'\nadmin = true\nkey_sha256 = '{hash}'\n");
+    let server = ServerProcess::start(Vec::new(), &file, &[]).await;
+    for header in ["X-API-Key: x\r\n", "Authorization: Bearer x\r\n", "X-API-Key: \r\n", ""] {
+        let answer = ask(server.address(), "GET", "/api/sessions", header, "").await;
+        assert!(answer.starts_with("HTTP/1.1 401"), "{header:?}: {answer}");
+    }
+}
+
 #[tokio::test]
 async fn a_token_under_the_id_of_a_key_that_is_not_there_has_an_unknown_key() {
     let directory = tempfile::tempdir().unwrap();

@@ -190,6 +190,16 @@ fn a_token_expires_at_its_second_without_leeway() {
 }
 
 #[test]
+fn a_token_is_good_for_no_longer_than_tokens_are_now() {
+    let claims = judge(issued().token.as_str()).unwrap();
+    let at = |millis, lifetime| claims.clone().within(lifetime, Timestamp::from_millis(millis));
+    let expired = Err(TokenRefusal::Expired { otherwise_good: true });
+    assert!(at(1_794_744_899_999, LIFETIME).is_ok());
+    assert!(at(1_794_744_001_999, Duration::from_millis(1_500)).is_ok(), "in whole seconds");
+    assert_eq!(at(1_794_744_002_000, Duration::from_millis(1_500)), expired);
+}
+
+#[test]
 fn a_token_from_the_future_is_accepted_up_to_the_skew() {
     let from_ahead =
         |seconds| judge(&forge_claims(&claims_with("iat", json!(NOW.as_secs() + seconds))));

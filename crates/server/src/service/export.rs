@@ -80,6 +80,7 @@ impl Service {
             seq,
             in_seq,
             taken_at,
+            sealed_at: Some(exported_at),
             expires_at: exported_at + lifetime,
             origin: Some(self.origin_of(record)),
         };

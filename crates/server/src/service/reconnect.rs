@@ -364,6 +364,7 @@ impl Service {
         now: Timestamp,
     ) -> Result<Presented, TokenRefusal> {
         let claims = token::verify(&self.keys(), &text, id, now)?;
+        let claims = claims.within(self.sessions().settings().session.token_ttl, now)?;
         Ok(Presented { text, claims, call: None })
     }
 

@@ -52,7 +52,9 @@ impl Service {
         let (keys, now) = (self.keys(), self.now());
         let max_bytes = self.inner.settings.max_state_bytes;
         let principal = &visitor.caller.principal;
-        let opened = seal::open(&keys, &request.signed_state, principal, now, max_bytes);
+        let lifetime = self.sessions().settings().state_ttl;
+        let opened = seal::open(&keys, &request.signed_state, principal, now, max_bytes)
+            .and_then(|opened| opened.within(lifetime, now));
         let named = session_named(&opened).cloned();
         let span = debug_span!(
             target: "rejoin", "restore", session = Empty, transport = visitor.over, reason = Empty
@@ -246,7 +248,8 @@ impl Service {
             },
             last_seq: asked.last_seq,
             takeover: settings.takeover,
-            remember_for: settings.remember_for(),
+            // The session that it is of stays superseded for as long as the state could be brought again.
+            remember_for: settings.remember_for().max(facts.expires_at.since(now)),
             only_at: None,
             attempt: None,
             now,

@@ -1,5 +1,6 @@
 //! MCP clients, whose sessions are attached by their streams, and how they come back to one.
 
+use rejoin_core::limits::ENDED_SESSIONS;
 use rejoin_core::record::{Ending, Kind, Record, Transport};
 use rejoin_core::{Seq, SessionId};
 use tracing::Instrument as _;
@@ -9,8 +10,9 @@ use super::{Denial, Service, Visitor, ending};
 use crate::mcp::Present;
 use crate::timeline::Return;
 
-/// How many names in a row are followed to a session.
-pub(crate) const MOST_NAMES: usize = 8;
+/// How many names in a row are followed to a session: as many as there can be, since no principal has more sessions
+/// that have ended and are remembered. The store lets no name lead back to itself; this bound holds even if it did.
+pub(crate) const MOST_NAMES: usize = ENDED_SESSIONS;
 
 impl Service {
     /// The caller's own MCP session of this id, or of an id whose client went over to it. It goes on.
@@ -28,17 +30,18 @@ impl Service {
         visitor: &Visitor,
         id: &SessionId,
     ) -> Result<(Record, Vec<SessionId>), Denial> {
-        let (mut id, mut left) = (id.clone(), Vec::new());
-        for _ in 0..MOST_NAMES {
-            let record = self.own(visitor, &id).await?;
-            if record.about.kind != Kind::Mcp {
-                return Err(Denial::NotFound);
-            }
+        let mut record = self.own(visitor, id).await?;
+        if record.about.kind != Kind::Mcp {
+            return Err(Denial::NotFound);
+        }
+        let mut left = Vec::new();
+        while left.len() <= MOST_NAMES {
             match ending(&record, self.now()) {
                 None => return Ok((record, left)),
-                Some(Ending::Restored { to }) => {
+                Some(Ending::Restored { .. }) => {
+                    let next = self.sessions().session_after(&record).await?;
                     left.push(record.id().clone());
-                    id = to;
+                    record = next.ok_or(Denial::NotFound)?;
                 }
                 Some(ending) => return Err(Denial::Ended(ending)),
             }

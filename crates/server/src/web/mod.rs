@@ -14,6 +14,7 @@ mod api;
 pub(crate) mod credentials;
 mod gate;
 mod guesses;
+mod identity;
 mod intake;
 mod limits;
 pub(crate) mod mcp;

@@ -109,7 +109,7 @@ const OF_PROXIES: [&str; 9] = [
 ];
 
 /// Whether a proxy says that it passes the request on for somebody.
-pub(super) fn is_forwarded(headers: &HeaderMap) -> bool {
+fn is_forwarded(headers: &HeaderMap) -> bool {
     headers.keys().any(|name| {
         let name = name.as_str();
         name.starts_with("x-forwarded-") || OF_PROXIES.contains(&name)
@@ -117,7 +117,7 @@ pub(super) fn is_forwarded(headers: &HeaderMap) -> bool {
 }
 
 /// Whether a request was made on this machine, and not passed on by a proxy here.
-fn is_of_this_machine(parts: &Parts) -> bool {
+pub(super) fn is_of_this_machine(parts: &Parts) -> bool {
     address(parts).is_none_or(|address| is_nearby(&address)) && !is_forwarded(&parts.headers)
 }
 

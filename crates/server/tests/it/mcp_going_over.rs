@@ -100,6 +100,41 @@ async fn the_stream_of_a_lost_reply_is_resumed_by_a_client_that_had_gone_over_be
     assert_eq!(said(&resumed.answer(2).await)["session_id"], *lost[1].session);
 }
 
+/// More than any client goes through in the life of a name, and few enough to be made here.
+const HOPS: u64 = 40;
+
+#[tokio::test]
+async fn every_name_of_a_session_leads_to_it_however_often_its_client_went_over() {
+    let web = serve().await;
+    let mut names = vec![Peer::begin_as(&web, NEWEST, Some("alice")).await];
+    for hop in 1..=HOPS {
+        let next = Peer::begin_as(&web, NEWEST, Some("alice")).await;
+        let token = token(&next).await;
+        let told = reconnect(names.last().unwrap(), hop, &next.session, &token).await;
+        assert_eq!(told["success"], true, "{told}");
+        names.push(next);
+    }
+    let noted = call(&names[0], 100, "remember", json!({ "note": "by the oldest name" })).await;
+    assert!(noted["content"].is_array(), "{noted}");
+    for peer in &names {
+        let notes = call(peer, 101, "recall", json!({})).await;
+        assert!(notes.to_string().contains("by the oldest name"), "{notes}");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_follows_its_client_however_often_it_goes_over() {
+    let web = serve().await;
+    let (mut stream, endpoint) = open_sse(web.get("/sse")).await;
+    for hop in 1..=HOPS {
+        let next = Peer::begin_as(&web, NEWEST, Some("alice")).await;
+        let token = token(&next).await;
+        let asked = reconnecting(hop, &next.session, &token);
+        assert_eq!(posting(web.post(&endpoint).by("alice"), &asked).send().await.status, 202);
+        assert_eq!(said(&stream.answer(hop).await)["success"], true);
+    }
+}
+
 #[tokio::test]
 async fn every_request_that_comes_with_the_one_to_go_over_is_answered() {
     let web = serve().await;

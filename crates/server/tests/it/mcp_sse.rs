@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::common::http::{Answer, Request, SentEvent, Stream};
 use crate::common::mcp::{Fake, call, initialize, notification, posting, request, until_covered};
+use crate::common::mcp_client::kept_in;
 use crate::common::web::{KeysOfTests, Setup, Web, word};
 use crate::common::{policy, until};
 use rejoin::core::lifetime::OnDisconnect;
@@ -502,6 +503,89 @@ async fn nobody_has_the_session_of_another_principal_or_of_another_revision() {
     assert_ne!(Peer::open(own(newer)).await.session, session);
     assert_ne!(Peer::open(own(web.get("/sse"))).await.session, session, "it begins");
     assert_eq!(Peer::open(own(back_without_a_name(&web))).await.session, session);
+}
+
+/// A request that a proxy on this machine passes on, for whomever.
+fn forwarded(request: Request) -> Request {
+    request.header("x-forwarded-for", "192.0.2.7")
+}
+
+/// How the requests of a client come.
+type Way = fn(Request) -> Request;
+
+const DIRECTLY: Way = |request| request;
+const FORWARDED: Way = forwarded;
+
+/// A client that has introduced itself and left.
+async fn began_and_left(web: &Web, way: Way) -> String {
+    let mut peer = Peer::open(way(web.get("/sse"))).await;
+    way(message(web, &peer.session, &initialize("2024-11-05"))).send().await;
+    peer.stream.answer(0).await;
+    let session = peer.session.clone();
+    drop(peer);
+    until_left(web, &session).await;
+    session
+}
+
+#[tokio::test]
+async fn callers_behind_a_proxy_are_given_no_session_that_they_do_not_name() {
+    for (leaves, comes) in [(FORWARDED, FORWARDED), (DIRECTLY, FORWARDED), (FORWARDED, DIRECTLY)] {
+        let fake = Fake::new();
+        let web = fake.serve(Setup::open()).await;
+        let session = began_and_left(&web, leaves).await;
+        assert_ne!(Peer::open(comes(back_without_a_name(&web))).await.session, session);
+        assert_eq!(Peer::open(comes(back(&web, &session))).await.session, session, "by its name");
+    }
+}
+
+#[tokio::test]
+async fn every_header_of_a_proxy_makes_its_callers_unknown() {
+    let fake = Fake::new();
+    let web = fake.serve(Setup::open()).await;
+    let session = began_and_left(&web, DIRECTLY).await;
+    for header in ["forwarded", "via", "x-forwarded-host", "x-real-ip", "cf-connecting-ip"] {
+        let stranger = back_without_a_name(&web).header(header, "127.0.0.1");
+        assert_ne!(Peer::open(stranger).await.session, session, "{header}");
+    }
+    assert_eq!(Peer::open(back_without_a_name(&web)).await.session, session);
+}
+
+#[tokio::test]
+async fn callers_from_elsewhere_without_authentication_are_given_no_session_that_they_do_not_name()
+{
+    let fake = Fake::new();
+    let peer = Some("192.0.2.7:4711".parse().unwrap());
+    let web = fake.serve(Setup { peer, ..Setup::open() }).await;
+    let session = began_and_left(&web, DIRECTLY).await;
+    assert_ne!(Peer::open(back_without_a_name(&web)).await.session, session);
+}
+
+#[tokio::test]
+async fn a_session_of_a_caller_behind_a_proxy_is_given_to_nobody_after_a_restart() {
+    let home = tempfile::tempdir().unwrap();
+    for (way, given) in [(FORWARDED, false), (DIRECTLY, true)] {
+        let fake = Fake::new();
+        let directory = home.path().join(given.to_string());
+        let web = fake.serve(Setup { store: kept_in(&directory), ..Setup::open() }).await;
+        let mut peer = Peer::open(way(web.get("/sse"))).await;
+        way(message(&web, &peer.session, &initialize("2024-11-05"))).send().await;
+        peer.stream.answer(0).await;
+        let session = peer.session.clone();
+        web.service.close().await.unwrap();
+        drop(web.kill().await);
+        let web = fake.serve(Setup { store: kept_in(&directory), ..Setup::open() }).await;
+        let back = Peer::open(back_without_a_name(&web)).await;
+        assert_eq!(back.session == session, given);
+    }
+}
+
+#[tokio::test]
+async fn with_a_credential_a_caller_behind_a_proxy_has_its_session_again() {
+    let fake = Fake::new();
+    let web = fake.serve(Setup::keyed()).await;
+    let session = began_and_left(&web, |request| forwarded(request).by("alice")).await;
+    let back = forwarded(back_without_a_name(&web)).by("alice");
+    assert_eq!(Peer::open(back).await.session, session);
 }
 
 async fn until_left(web: &Web, session: &str) {

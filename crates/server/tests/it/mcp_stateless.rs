@@ -21,11 +21,13 @@ struct Client<'a> {
     web: &'a Web,
     name: &'a str,
     key: Option<&'a str>,
+    /// Whether a proxy on this machine passes its requests on.
+    forwarded: bool,
 }
 
 impl<'a> Client<'a> {
     fn of(web: &'a Web) -> Self {
-        Self { web, name: "tester", key: None }
+        Self { web, name: "tester", key: None, forwarded: false }
     }
 
     fn named(self, name: &'a str) -> Self {
@@ -34,6 +36,10 @@ impl<'a> Client<'a> {
 
     fn by(self, key: &'a str) -> Self {
         Self { key: Some(key), ..self }
+    }
+
+    fn forwarded(self) -> Self {
+        Self { forwarded: true, ..self }
     }
 
     /// A request as the revision wants it, from a client that can be asked by the server's model.
@@ -50,6 +56,10 @@ impl<'a> Client<'a> {
         let request = about.map_or(request.clone(), |about| request.header("mcp-name", about));
         let body = json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params });
         let request = posting(request, &body);
+        let request = match self.forwarded {
+            true => request.header("x-forwarded-for", "192.0.2.7"),
+            false => request,
+        };
         self.key.map_or(request.clone(), |key| request.by(key))
     }
 
@@ -250,6 +260,69 @@ async fn a_client_has_a_server_of_its_own_by_principal_and_name() {
     }
     assert_eq!(servers(&fake), 3);
     assert_eq!(Client::of(&web).call(json!({})).await.status, 401);
+}
+
+#[tokio::test]
+async fn callers_behind_a_proxy_share_a_server_with_nobody() {
+    let fake = Fake::new();
+    let web = fake.serve(Setup::open()).await;
+    let local = Client::of(&web);
+    for client in [local, local.forwarded(), local.forwarded(), local] {
+        client.call(json!({})).await.expect(200);
+    }
+    assert_eq!(
+        servers(&fake),
+        3,
+        "one for the calls of this machine, and one for each forwarded call"
+    );
+    until(async || web.store.count(None).await.unwrap() == 1).await;
+    let web = fake.serve(Setup::keyed()).await;
+    for _ in 0..2 {
+        Client::of(&web).by("alice").forwarded().call(json!({})).await.expect(200);
+    }
+    assert_eq!(servers(&fake), 4, "a credential says who it is");
+}
+
+#[tokio::test]
+async fn callers_from_elsewhere_without_authentication_share_a_server_with_nobody() {
+    let fake = Fake::new();
+    let peer = Some("192.0.2.7:4711".parse().unwrap());
+    let web = fake.serve(Setup { peer, ..Setup::open() }).await;
+    for _ in 0..2 {
+        Client::of(&web).call(json!({})).await.expect(200);
+    }
+    assert_eq!(servers(&fake), 2);
+}
+
+#[tokio::test]
+async fn a_broken_call_of_a_caller_behind_a_proxy_is_cancelled_and_joined_by_nobody() {
+    let fake = Fake::new();
+    let web = fake.serve(Setup::open()).await;
+    let (local, stranger) = (Client::of(&web), Client::of(&web).forwarded());
+    break_off(&fake, stranger.calls(json!({ "gate": "never" })), "never").await;
+    fake.until_told("notifications/cancelled").await;
+    let wish = json!({ "gate": "later" });
+    break_off(&fake, local.calls(wish.clone()), "later").await;
+    let other = tokio::spawn(stranger.calls(wish).send());
+    until(async || calls_told(&fake) == 3).await; // it does not join what broke here
+    fake.open("later");
+    other.await.unwrap().expect(200);
+}
+
+#[tokio::test]
+async fn a_caller_behind_a_proxy_answers_what_it_was_asked_and_nobody_else_does() {
+    let fake = Fake::new();
+    let web = fake.serve(Setup::open()).await;
+    let (local, stranger) = (Client::of(&web), Client::of(&web).forwarded());
+    let wish = json!({ "ask": "q1" });
+    let required = stranger.call(wish.clone()).await.expect(200);
+    let answer =
+        json!({ "role": "assistant", "model": "m", "content": { "type": "text", "text": "hi" } });
+    let refused = local.answers(wish.clone(), &required, &answer).await.expect(400);
+    assert_eq!(refused["error"]["code"], -32602);
+    let done = stranger.answers(wish, &required, &answer).await.expect(200);
+    assert!(done["result"]["content"][0]["text"].as_str().unwrap().contains("hi"), "{done}");
+    until(async || web.store.count(None).await.unwrap() == 0).await;
 }
 
 #[tokio::test]

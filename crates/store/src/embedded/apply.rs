@@ -198,6 +198,7 @@ impl Papers {
             Status::Active => false,
         };
         if over {
+            self.refuse_seals_of(slot);
             self.remove(id, slot);
         }
     }

@@ -111,12 +111,18 @@ impl Papers {
         let Some((id, slot)) = oldest.into_iter().find_map(|id| self.at_rest(id)) else {
             return false;
         };
-        let closed_at = relief::closed_at(&slot.lock().state);
+        self.refuse_seals_of(&slot);
         self.remove(&id, &slot);
-        if let Some(at) = closed_at {
-            self.batch.forgotten_seals.extend(self.shared.accounts.forget_seals(principal, at));
-        }
         true
+    }
+
+    /// A session is about to be forgotten: if it was closed, states of it are not gone on from again.
+    pub(super) fn refuse_seals_of(&mut self, slot: &Slot) {
+        let state = &slot.lock().state;
+        if let Some(at) = relief::closed_at(state) {
+            let notes = self.shared.accounts.forget_seals(&state.about.principal, at);
+            self.batch.forgotten_seals.extend(notes);
+        }
     }
 
     fn at_rest(&self, id: SessionId) -> Option<(SessionId, Arc<Slot>)> {

@@ -10,7 +10,7 @@ use rejoin_core::log::MessageDigest;
 use rejoin_core::record::{Ending, Record};
 use rejoin_core::state::{
     Ack, AckRefused, Append, AppendRefused, AttachRefused, Create, Detach, Entered, NewEvent,
-    Restore, Stale, TokenFault,
+    Restore, RestoreRefused, Stale, TokenFault,
 };
 use rejoin_core::{Generation, InSeq, Seq, SessionId, Term};
 use tokio::task::{JoinSet, yield_now};
@@ -426,6 +426,17 @@ pub async fn ended_sessions_stay_ended_and_forgotten_ones_forgotten(mut world: W
     assert_eq!(refused, AttachRefused::Ended(Ending::Closed));
     let listed = world.store.sessions(&Query { limit: 9, ..Query::default() }).await.unwrap();
     assert_eq!(listed.iter().map(Record::id).collect::<Vec<_>>(), [&ended]);
+}
+
+pub async fn a_closed_session_that_was_forgotten_is_not_brought_back_after_a_crash(
+    mut world: World,
+) {
+    let id = world.session().await;
+    let sealed = world.restoring(&id, 0, 0);
+    world.close(&id).await;
+    world.store.forget(&id, world.now + REMEMBER).await.unwrap();
+    world.crash().await;
+    assert_eq!(refusal(world.store.restore(sealed).await), RestoreRefused::Superseded);
 }
 
 pub async fn a_restored_line_stays_one(mut world: World) {

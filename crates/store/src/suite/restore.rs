@@ -143,6 +143,34 @@ pub async fn a_session_that_was_closed_is_not_brought_back(world: World) {
     assert_eq!(refused(&world, &old).await, RestoreRefused::Superseded);
 }
 
+/// A snapshot may outlive the memory of its session: `state_ttl` may have been longer when it was sealed.
+pub async fn a_closed_session_is_not_brought_back_once_it_was_forgotten(mut world: World) {
+    let (old, other) = (world.session().await, world.session().await);
+    let sealed = world.restoring(&old, 0, 0);
+    world.close(&old).await;
+    world.store.end(&other, world.ending(Ending::Expired)).await.unwrap();
+    world.wait(REMEMBER);
+    for id in [&old, &other] {
+        world.store.forget(id, world.now).await.unwrap();
+        assert_eq!(world.store.session(id).await, Ok(None));
+    }
+    assert_eq!(refusal(world.store.restore(sealed).await), RestoreRefused::Superseded);
+    let later = Restore { taken_at: world.now, ..world.restoring(&other, 0, 0) };
+    assert!(world.store.restore(later).await.is_ok(), "what was taken since was not closed");
+}
+
+pub async fn a_snapshot_before_a_forgotten_successor_is_not_brought_back(mut world: World) {
+    let old = world.session().await;
+    let sealed = world.restoring(&old, 0, 0);
+    let new = restore(&world, &old, 0, 0).await;
+    world.close(&new).await;
+    world.wait(REMEMBER);
+    for id in [&old, &new] {
+        world.store.forget(id, world.now).await.unwrap();
+    }
+    assert_eq!(refusal(world.store.restore(sealed).await), RestoreRefused::Superseded);
+}
+
 pub async fn a_session_whose_successor_was_closed_is_not_brought_back(world: World) {
     let old = world.session().await;
     let new = restore(&world, &old, 0, 0).await;

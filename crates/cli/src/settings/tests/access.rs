@@ -32,6 +32,20 @@ fn a_key_that_can_be_guessed_in_an_hour_is_refused_and_a_short_one_is_told_of() 
 }
 
 #[test]
+fn the_hash_of_an_empty_key_is_refused() {
+    let empty = "E3B0C44298FC1C149AFBF4C8996FB92427AE41E4649B934CA495991B7852B855";
+    for hash in [empty.to_owned(), empty.to_lowercase()] {
+        let file = format!("[[api_keys]]\nname = 'a'\nkey_sha256 = '{hash}'");
+        let problems = problems(&file, &[], &[]);
+        let [problem] = &problems[..] else { panic!("{problems:?}") };
+        assert!(
+            problem.starts_with("rejoin.toml:3: key_sha256 is that of an empty key"),
+            "{problem}"
+        );
+    }
+}
+
+#[test]
 fn api_keys_turn_authentication_on() {
     let hash = "32788D57247BC541DF4E9E89BA1E63137C5EA4037B13140A67D6B1815C76453B"; // of "test the same key"
     let file = format!(

@@ -26,7 +26,7 @@ impl Server {
         Self::start_with(flags, "", &[]).await
     }
 
-    /// With an API key `key-NAME` for each of these, who may publish.
+    /// With an API key `key-of-NAME` for each of these, who may publish.
     pub(crate) async fn start_with_keys(flags: &[&str], names: &[&str]) -> Self {
         Self::start_with(flags, &Self::api_keys(names), &[]).await
     }
@@ -40,9 +40,9 @@ impl Server {
         names.iter().map(block).collect()
     }
 
-    /// The hash of the API key `key-NAME`.
+    /// The hash of the API key `key-of-NAME`.
     pub(crate) fn key_hash(name: &str) -> String {
-        Sha256::digest(format!("key-{name}")).iter().map(|byte| format!("{byte:02x}")).collect()
+        Sha256::digest(format!("key-of-{name}")).iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// Where its data is.
@@ -115,7 +115,7 @@ impl Server {
 
     /// The same, with an API key.
     pub(crate) async fn connect_as(&self, name: &str) -> Client {
-        self.connect_with(&[("x-api-key", &format!("key-{name}"))]).await
+        self.connect_with(&[("x-api-key", &format!("key-of-{name}"))]).await
     }
 
     pub(crate) async fn connect_with(&self, headers: &[(&str, &str)]) -> Client {
@@ -156,7 +156,7 @@ impl Server {
 
     /// What a path shows to somebody with an API key.
     pub(crate) async fn get_as(&self, name: &str, path: String) -> Value {
-        let header = format!("X-API-Key: key-{name}\r\n");
+        let header = format!("X-API-Key: key-of-{name}\r\n");
         let answer = self.ask_with(&header, "GET", &path, "").await;
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
         let (_, body) = answer.split_once("\r\n\r\n").unwrap();

@@ -60,8 +60,10 @@ pub struct McpSettings {
     pub adopt_unknown_sessions: bool,
     /// The status with which `/message` refuses a session that is gone.
     pub stale_session_status: StatusCode,
-    /// Whether callers can be told apart, by a credential or as those of this machine: only then a client that
-    /// comes back to `/sse` without a name can have its session.
+    /// Whether callers without a credential are known if they are on this machine and no proxy passes them on. If not, or
+    /// if they come from elsewhere, nothing is found for them that they do not name: a client that comes back to
+    /// `/sse` without a session id gets a new session, and stateless calls get an upstream session each and are
+    /// cancelled when their stream breaks.
     pub knows_callers: bool,
     /// The revisions that clients are offered.
     pub revisions: Revisions,

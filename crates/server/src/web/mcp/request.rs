@@ -20,6 +20,7 @@ use crate::mcp::{REVISIONS, WITH_BATCHES};
 use crate::service::{Denial, Visitor, transport_word};
 use crate::web::Front;
 use crate::web::answer::Failure;
+use crate::web::identity::Identity;
 use crate::web::receiving::{NotReceived, Received, Sender};
 use crate::web::visitor::address;
 
@@ -27,8 +28,10 @@ use crate::web::visitor::address;
 const MOST_IN_BATCH: usize = 100;
 
 /// Somebody who calls over MCP.
+#[derive(Clone)]
 pub(super) struct Client {
     pub(super) visitor: Visitor,
+    pub(super) identity: Identity,
 }
 
 impl FromRequestParts<Arc<Front>> for Client {
@@ -41,7 +44,8 @@ impl FromRequestParts<Arc<Front>> for Client {
         let from = PresentedFrom { address: address(parts), over: transport_word(OVER) };
         let caller = front.caller(&parts.headers, from).await?;
         Sender::of(front, &caller, address(parts)).note(&mut parts.extensions);
-        Ok(Self { visitor: Visitor::over(OVER, caller, address(parts)) })
+        let identity = Identity::of(front, &caller, parts);
+        Ok(Self { visitor: Visitor::over(OVER, caller, address(parts)), identity })
     }
 }
 

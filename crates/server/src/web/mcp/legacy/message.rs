@@ -12,7 +12,7 @@ use super::super::McpFailure;
 use super::super::post::{Entering, enter, request_id};
 use super::super::request::{messages, receive};
 use super::failure::LegacyFailure;
-use super::{Client, Named, OVER};
+use super::{Client, Named, OVER, returning};
 use crate::mcp::logged::StreamName;
 use crate::mcp::message::Message;
 use crate::service::{Denial, Visitor};
@@ -20,7 +20,7 @@ use crate::web::Front;
 use crate::web::receiving::Received;
 
 pub(super) async fn post(
-    Client(visitor): Client,
+    client: Client,
     State(front): State<Arc<Front>>,
     Query(named): Query<Named>,
     headers: HeaderMap,
@@ -31,17 +31,16 @@ pub(super) async fn post(
     let name = named.session.ok_or_else(|| {
         McpFailure::bad("sessionId is missing: post to the address in the `endpoint` event")
     })?;
-    let record = session(&front, &visitor, &name).await?;
+    let visitor = &client.visitor;
+    let record = session(&front, &client, &name).await?;
     let had = record.id().clone();
-    let taken = match take(&front, &visitor, record, message).await {
+    let taken = match take(&front, visitor, record, message).await {
         Err(Denial::Ended(ending)) => {
-            let record = session(&front, &visitor, &name).await?;
+            let record = session(&front, &client, &name).await?;
             match *record.id() == had {
                 true => Err(Denial::Ended(ending)),
                 // Its client has just gone over to another one: the id names that now.
-                false => {
-                    take(&front, &visitor, record, one_message(&front, &headers, &body)?).await
-                }
+                false => take(&front, visitor, record, one_message(&front, &headers, &body)?).await,
             }
         }
         taken => taken,
@@ -82,22 +81,23 @@ fn one_message(front: &Front, headers: &HeaderMap, body: &[u8]) -> Result<Messag
 }
 
 /// The session that a message is for: the caller's own of that name. If there is none, one may be made.
-async fn session(front: &Front, visitor: &Visitor, name: &str) -> Result<Record, LegacyFailure> {
+async fn session(front: &Front, client: &Client, name: &str) -> Result<Record, LegacyFailure> {
     let known = match SessionId::parse(name) {
-        Ok(id) => front.service.mcp_session(visitor, &id).await,
+        Ok(id) => front.service.mcp_session(&client.visitor, &id).await,
         Err(_) => Err(Denial::NotFound),
     };
     let known = match known {
         Err(gone) if is_gone(&gone) && front.settings.mcp.adopt_unknown_sessions => {
-            adopt(front, visitor, name).await
+            adopt(front, client, name).await
         }
         known => known,
     };
     known.map_err(|denial| refusal(front, denial))
 }
 
-async fn adopt(front: &Front, visitor: &Visitor, name: &str) -> Result<Record, Denial> {
-    let adopted = front.service.mcp_session_named(visitor, name, "{}").await;
+async fn adopt(front: &Front, client: &Client, name: &str) -> Result<Record, Denial> {
+    let about = returning::about(&client.identity);
+    let adopted = front.service.mcp_session_named(&client.visitor, name, about).await;
     // By a name that can be none its client could not come back either.
     adopted.map_err(|why| if matches!(why, Denial::IdInvalid(_)) { Denial::NotFound } else { why })
 }

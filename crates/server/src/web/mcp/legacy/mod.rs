@@ -32,6 +32,7 @@ use crate::access::PresentedFrom;
 use crate::service::{Visitor, transport_word};
 use crate::web::Front;
 use crate::web::answer::Failure;
+use crate::web::identity::Identity;
 use crate::web::receiving::Sender;
 use crate::web::visitor::address;
 
@@ -49,7 +50,10 @@ pub(super) fn routes() -> Router<Arc<Front>> {
 }
 
 /// Somebody who calls over this transport.
-struct Client(Visitor);
+struct Client {
+    visitor: Visitor,
+    identity: Identity,
+}
 
 impl FromRequestParts<Arc<Front>> for Client {
     type Rejection = Failure;
@@ -61,7 +65,8 @@ impl FromRequestParts<Arc<Front>> for Client {
         let from = PresentedFrom { address: address(parts), over: transport_word(OVER) };
         let caller = front.caller(&parts.headers, from).await?;
         Sender::of(front, &caller, address(parts)).note(&mut parts.extensions);
-        Ok(Self(Visitor::over(OVER, caller, address(parts))))
+        let identity = Identity::of(front, &caller, parts);
+        Ok(Self { visitor: Visitor::over(OVER, caller, address(parts)), identity })
     }
 }
 

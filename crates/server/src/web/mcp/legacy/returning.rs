@@ -3,7 +3,8 @@
 //! The official TypeScript client (`client/sse.js`) opens its stream again by itself, but with headers of its own: neither
 //! the session nor the last event is among them. What it does say is the revision that it has agreed upon, which a
 //! client that begins can't know. So whoever says one, and whose principal has left just one stream of such a session, is
-//! that one's client. If there are several nobody can tell them apart, and each gets a new session.
+//! that one's client. If there are several nobody can tell them apart, and each gets a new session. Both must be known
+//! callers ([`KnownCaller`]): the one that began the session, and the one that comes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,17 +18,27 @@ use rejoin_core::SessionId;
 use rejoin_core::record::{Kind, Record};
 use tokio::time::Instant;
 
+use super::Client;
 use crate::limits::SSE_LEFT;
 use crate::service::{Denial, Visitor};
 use crate::web::Front;
+use crate::web::identity::{Identity, KnownCaller};
 use crate::web::mcp::PROTOCOL_VERSION;
 
 /// How long after its stream broke a client may come back without a name. They come within `sse_retry`, or
 /// when the server is there again.
 const COMES_BACK_WITHIN: Duration = Duration::from_secs(60);
 
-/// What a session is known by whose client came over `/sse`: it says who it is only later.
-pub(super) const NOT_INTRODUCED: &str = "{}";
+/// What a session says of its client that came over `/sse`, which introduces itself only later …
+const NOT_INTRODUCED: &str = "{}";
+
+/// … and if that was not a known caller. It is stored, so that the session is given to nobody after a restart either.
+const NOT_KNOWN: &str = r#"{"identified":false}"#;
+
+/// What a session that begins says of its client.
+pub(super) fn about(identity: &Identity) -> &'static str {
+    if identity.known().is_some() { NOT_INTRODUCED } else { NOT_KNOWN }
+}
 
 /// Sessions whose stream broke, and when.
 #[derive(Clone, Default)]
@@ -41,9 +52,17 @@ impl Left {
         Self(Arc::new(Mutex::new(left.collect())))
     }
 
-    /// The stream of a session is there; when its response is dropped its client has left.
-    pub(super) fn watch(&self, session: SessionId, response: Response) -> Response {
+    /// The stream of a session is there; when its response is dropped its client, if it is known, has left.
+    pub(super) fn watch(
+        &self,
+        session: SessionId,
+        client: Option<KnownCaller<'_>>,
+        response: Response,
+    ) -> Response {
         self.lock().remove(&session);
+        if client.is_none() {
+            return response;
+        }
         let open = Open { left: self.clone(), session };
         response.map(|body| {
             Body::from_stream(body.into_data_stream().map(move |chunk| {
@@ -95,16 +114,14 @@ fn forget_old(left: &mut HashMap<SessionId, Instant>) {
 /// The session of a client that has agreed upon a revision before, and names no session; nothing if it can't be told.
 pub(super) async fn session(
     front: &Front,
-    visitor: &Visitor,
+    client: &Client,
     headers: &HeaderMap,
 ) -> Result<Option<SessionId>, Denial> {
     let revision = headers.get(PROTOCOL_VERSION).and_then(|value| value.to_str().ok());
-    let Some(revision) = revision.filter(|_| front.settings.mcp.knows_callers) else {
-        return Ok(None);
-    };
+    let (Some(revision), Some(_)) = (revision, client.identity.known()) else { return Ok(None) };
     let mut found = None;
     for id in front.left.recent() {
-        if !is_its(front, visitor, &id, revision).await? {
+        if !is_its(front, &client.visitor, &id, revision).await? {
             continue;
         }
         if found.replace(id).is_some() {

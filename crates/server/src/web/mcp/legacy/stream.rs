@@ -15,8 +15,7 @@ use super::super::get::LAST_EVENT_ID;
 use super::super::request::{Accepts, not_acceptable};
 use super::super::sse;
 use super::failure::LegacyFailure;
-use super::returning::{self, NOT_INTRODUCED};
-use super::{Client, Named, OVER};
+use super::{Client, Named, OVER, returning};
 use crate::mcp::Present;
 use crate::mcp::logged::StreamName;
 use crate::service::{self, Denial, Service, Visitor};
@@ -26,7 +25,7 @@ use crate::web::Front;
 const SESSION: &str = "x-session-id";
 
 pub(super) async fn open(
-    Client(visitor): Client,
+    client: Client,
     State(front): State<Arc<Front>>,
     Query(query): Query<Named>,
     headers: HeaderMap,
@@ -37,20 +36,21 @@ pub(super) async fn open(
     let header = headers.get(SESSION).and_then(|value| value.to_str().ok()).map(str::to_owned);
     let name = match header.or(query.session) {
         Some(name) => Some(name),
-        None => returning::session(&front, &visitor, &headers).await?.map(|id| id.to_string()),
+        None => returning::session(&front, &client, &headers).await?.map(|id| id.to_string()),
     };
     let opened = match name {
-        Some(name) => named(&front, &visitor, &name, &headers).await?,
-        None => begin(&front, &visitor, None).await?,
+        Some(name) => named(&front, &client, &name, &headers).await?,
+        None => begin(&front, &client, None).await?,
     };
     let Opened { record, after, lost_log, present, changes } = opened;
     let (stream, owed) = (StreamName::whole(), Owed::new());
     let (cursor, suspects_loss) = (after, lost_log);
     let beginning =
         Beginning { stream, cursor, owed, ends: false, suspects_loss, present, changes };
-    let feed = Feed::begin(&front, &record, beginning).read_by(&front, &visitor.caller);
+    let feed = Feed::begin(&front, &record, beginning).read_by(&front, &client.visitor.caller);
     let endpoint = endpoint(&feed, record.id());
-    Ok(front.left.watch(record.id().clone(), sse::respond(feed, Some(endpoint), None)))
+    let response = sse::respond(feed, Some(endpoint), None);
+    Ok(front.left.watch(record.id().clone(), client.identity.known(), response))
 }
 
 /// A session whose stream can begin.
@@ -73,16 +73,16 @@ fn endpoint(feed: &Feed, session: &SessionId) -> String {
 /// The session that the client names. If it can't have that, another one.
 async fn named(
     front: &Arc<Front>,
-    visitor: &Visitor,
+    client: &Client,
     name: &str,
     headers: &HeaderMap,
 ) -> Result<Opened, LegacyFailure> {
-    let chooses = front.service.settings().client_session_ids;
+    let (visitor, chooses) = (&client.visitor, front.service.settings().client_session_ids);
     let Ok(id) = SessionId::parse(name) else {
-        return begin(front, visitor, Some(name).filter(|_| chooses)).await;
+        return begin(front, client, Some(name).filter(|_| chooses)).await;
     };
     if chooses && front.service.is_unheard_of(visitor, &id).await? {
-        return begin(front, visitor, Some(name)).await;
+        return begin(front, client, Some(name)).await;
     }
     let (by, before, named_by) = (visitor.clone(), Arc::clone(front), id.clone());
     let headers = headers.clone();
@@ -90,7 +90,7 @@ async fn named(
     match front.service.come_back(visitor, &id, returning).await {
         Ok(opened) => Ok(opened),
         Err(Denial::NotFound | Denial::Ended(_)) => {
-            begin(front, visitor, Some(name).filter(|_| chooses)).await
+            begin(front, client, Some(name).filter(|_| chooses)).await
         }
         Err(denial) => Err(denial.into()),
     }
@@ -99,12 +99,13 @@ async fn named(
 /// Makes a session: of this name, unless somebody else has it. Its client may be gone before it is attached.
 async fn begin(
     front: &Arc<Front>,
-    visitor: &Visitor,
+    client: &Client,
     name: Option<&str>,
 ) -> Result<Opened, LegacyFailure> {
-    let (visitor, name) = (visitor.clone(), name.map(str::to_owned));
+    let (visitor, name) = (client.visitor.clone(), name.map(str::to_owned));
     let (service, made_by) = (&front.service, front.service.clone());
-    let made = service.finish(|_| async move { made(&made_by, &visitor, name).await });
+    let about = returning::about(&client.identity);
+    let made = service.finish(|_| async move { made(&made_by, &visitor, name, about).await });
     Ok(made.await?)
 }
 
@@ -112,9 +113,10 @@ async fn made(
     service: &Service,
     visitor: &Visitor,
     name: Option<String>,
+    about: &str,
 ) -> Result<Opened, Denial> {
     let chosen = match name {
-        Some(name) => match service.mcp_session_named(visitor, &name, "{}").await {
+        Some(name) => match service.mcp_session_named(visitor, &name, about).await {
             Err(Denial::NotFound | Denial::Ended(_)) => None,
             other => Some(other?),
         },
@@ -122,7 +124,7 @@ async fn made(
     };
     let record = match chosen {
         Some(record) => record,
-        None => service.create(visitor, Kind::Mcp, NOT_INTRODUCED, None).await?,
+        None => service.create(visitor, Kind::Mcp, about, None).await?,
     };
     let sessions = service.sessions();
     let changes = sessions.store().changes(record.id());

@@ -11,12 +11,13 @@ use super::broken::{Attended, Beginning, CallKey, Waiting};
 use super::execution::{Execution, Hears, tell};
 use super::failure::denied;
 use super::state::{Place, Purpose, call_name};
-use super::upstream::{Upstream, has_ended, owner};
+use super::upstream::{Upstream, has_ended};
 use crate::mcp::message::RequestId;
 use crate::mcp::own_words::request;
-use crate::service::Visitor;
 use crate::web::Front;
+use crate::web::identity::KnownCaller;
 use crate::web::mcp::McpFailure;
+use crate::web::mcp::request::Client;
 
 /// How often a call begins at most: its upstream session may end before it has.
 const MOST_BEGINNINGS: usize = 3;
@@ -30,42 +31,48 @@ pub(super) struct Begun {
 }
 
 pub(super) async fn begin(
-    visitor: &Visitor,
+    client: &Client,
     front: &Arc<Front>,
     asked: Asked,
 ) -> Result<Begun, McpFailure> {
-    let owner = format!("{}\n{}", owner(visitor, front), asked.client_name());
-    let key = CallKey { owner: Sha256::digest(owner).into(), digest: asked.digest };
-    let broken = match front.settings.mcp.modern.reissue_window.is_zero() {
-        true => None,
-        false => front.modern.broken.take_soon(&key).await,
+    let key = client.identity.known().and_then(|caller| call_key(caller, front, &asked));
+    let broken = match &key {
+        None => None,
+        Some(key) => front.modern.broken.take_soon(key).await,
     };
     let beginning = Beginning::new(front, key);
     let begun = match (asked.state.as_deref(), broken) {
         (Some(state), _) => {
-            let (waiting, answered) = gone_on(visitor, front, &asked, state).await?;
+            let (waiting, answered) = gone_on(client, front, &asked, state).await?;
             Begun { asked, call: beginning.with(waiting), answered }
         }
         (None, Some(waiting)) => {
             Begun { asked, call: beginning.with(waiting), answered: Vec::new() }
         }
-        (None, None) => begun_whole(visitor, front, asked, beginning).await?,
+        (None, None) => begun_whole(client, front, asked, beginning).await?,
     };
     front.modern.broken.has_come(&begun.call.execution().stream);
     Ok(begun)
 }
 
+/// By what the same call is known when it is issued again; nothing if a call whose stream breaks waits for nobody.
+fn call_key(caller: KnownCaller<'_>, front: &Front, asked: &Asked) -> Option<CallKey> {
+    let owner = format!("{}\n{}", caller.name(), asked.client_name());
+    let waits = !front.settings.mcp.modern.reissue_window.is_zero();
+    waits.then(|| CallKey { owner: Sha256::digest(owner).into(), digest: asked.digest })
+}
+
 /// A call that begins, whether or not its client goes away meanwhile: the server behind may be handed it before
 /// it is known to be entered, and from then on it must be found by whoever issues it again.
 async fn begun_whole(
-    visitor: &Visitor,
+    client: &Client,
     front: &Arc<Front>,
     asked: Asked,
     beginning: Beginning,
 ) -> Result<Begun, McpFailure> {
-    let (visitor, own) = (visitor.clone(), Arc::clone(front));
+    let (client, own) = (client.clone(), Arc::clone(front));
     let begun = front.service.sessions().finish(|_| async move {
-        let waiting = begun(&visitor, &own, &asked, beginning.key()).await?;
+        let waiting = begun(&client, &own, &asked, beginning.key()).await?;
         Ok(Begun { asked, call: beginning.with(waiting), answered: Vec::new() })
     });
     begun.await.map_err(|unavailable| denied(unavailable.into()))?
@@ -74,33 +81,35 @@ async fn begun_whole(
 /// A call that begins. If its upstream session ends meanwhile, its client can do nothing about it: the next
 /// one is made. Nothing was handed to a server then.
 async fn begun(
-    visitor: &Visitor,
+    client: &Client,
     front: &Arc<Front>,
     asked: &Asked,
-    key: &CallKey,
+    key: Option<&CallKey>,
 ) -> Result<Waiting, McpFailure> {
     for _ in 1..MOST_BEGINNINGS {
-        match begun_once(visitor, front, asked, key).await {
+        match begun_once(client, front, asked, key).await {
             Ok(waiting) => return Ok(waiting),
-            Err(failure) if !has_ended(visitor, front, asked).await => return Err(failure),
+            Err(failure) if !has_ended(client, front, asked).await => return Err(failure),
             Err(_) => {}
         }
     }
-    begun_once(visitor, front, asked, key).await
+    begun_once(client, front, asked, key).await
 }
 
 async fn begun_once(
-    visitor: &Visitor,
+    client: &Client,
     front: &Arc<Front>,
     asked: &Asked,
-    key: &CallKey,
+    key: Option<&CallKey>,
 ) -> Result<Waiting, McpFailure> {
-    let upstream = Upstream::of(visitor, front, asked).await?;
+    let upstream = Upstream::of(client, front, asked).await?;
     let sessions = front.service.sessions();
-    let adopting = || adopted::look_for(front, &upstream, key.owner);
-    upstream.begun.adopted.get_or_init(adopting).await;
-    if let Some(waiting) = front.modern.broken.take(key) {
-        return Ok(waiting);
+    if let Some(key) = key {
+        let adopting = || adopted::look_for(front, &upstream, key.owner);
+        upstream.begun.adopted.get_or_init(adopting).await;
+        if let Some(waiting) = front.modern.broken.take(key) {
+            return Ok(waiting);
+        }
     }
     if asked.log_level.is_some() && upstream.server.capabilities.contains_key("logging") {
         upstream.begun.logs.get_or_init(|| log_everything(front, &upstream)).await;
@@ -109,10 +118,11 @@ async fn begun_once(
         true => Hears::Nothing, // what a server says meanwhile is meant for another call
         false => Hears::Everything,
     };
-    let execution = Execution::begin(sessions, &upstream.record, hears, visitor.address, |id| {
-        asked.forwarded(id)
-    })
-    .await?;
+    let execution =
+        Execution::begin(sessions, &upstream.record, hears, client.visitor.address, |id| {
+            asked.forwarded(id)
+        })
+        .await?;
     Ok(Waiting { execution, upstream })
 }
 
@@ -126,18 +136,19 @@ async fn log_everything(front: &Front, upstream: &Upstream) {
 
 /// A call whose client comes with answers: from where it stood.
 async fn gone_on(
-    visitor: &Visitor,
+    client: &Client,
     front: &Arc<Front>,
     asked: &Asked,
     state: &str,
 ) -> Result<(Waiting, Vec<String>), McpFailure> {
     let wrong =
         || invalid("`requestState` is not of this request, was changed, or its time is over");
-    let place = Place::open(state, Purpose::Input, visitor, front).ok_or_else(wrong)?;
+    let place = Place::open(state, Purpose::Input, client, front).ok_or_else(wrong)?;
     if place.call != call_name(&asked.call_digest) {
         return Err(wrong());
     }
-    let record = place.record(visitor, front).await.map_err(|_| wrong())?;
-    let upstream = Upstream::again(front, record).await.map_err(denied)?.ok_or_else(wrong)?;
+    let record = place.record(client, front).await.map_err(|_| wrong())?;
+    let upstream =
+        Upstream::again(client, front, record).await.map_err(denied)?.ok_or_else(wrong)?;
     Ok((Waiting { execution: place.execution, upstream }, place.answered))
 }

@@ -87,7 +87,8 @@ impl Broken {
         }
     }
 
-    fn count(&self, key: &CallKey, change: impl FnOnce(&mut Count)) {
+    fn count(&self, key: Option<&CallKey>, change: impl FnOnce(&mut Count)) {
+        let Some(key) = key else { return };
         let mut attended = lock(&self.attended);
         let count = attended.entry(key.clone()).or_default();
         change(count);
@@ -116,25 +117,25 @@ impl Broken {
     }
 }
 
-/// A call that is being entered. Equal ones wait until it has begun.
+/// A call that is being entered. Equal ones wait until it has begun; without a key there are none.
 pub(super) struct Beginning {
     front: Arc<Front>,
-    key: CallKey,
+    key: Option<CallKey>,
 }
 
 impl Beginning {
-    pub(super) fn new(front: &Arc<Front>, key: CallKey) -> Self {
-        front.modern.broken.count(&key, |count| count.beginning += 1);
+    pub(super) fn new(front: &Arc<Front>, key: Option<CallKey>) -> Self {
+        front.modern.broken.count(key.as_ref(), |count| count.beginning += 1);
         Self { front: Arc::clone(front), key }
     }
 
-    pub(super) fn key(&self) -> &CallKey {
-        &self.key
+    pub(super) fn key(&self) -> Option<&CallKey> {
+        self.key.as_ref()
     }
 
     /// The call has begun.
     pub(super) fn with(self, waiting: Waiting) -> Attended {
-        self.front.modern.broken.count(&self.key, |count| count.begun += 1);
+        self.front.modern.broken.count(self.key(), |count| count.begun += 1);
         let (front, key) = (Arc::clone(&self.front), self.key.clone());
         Attended { front, key, waiting, armed: true }
     }
@@ -142,14 +143,15 @@ impl Beginning {
 
 impl Drop for Beginning {
     fn drop(&mut self) {
-        self.front.modern.broken.count(&self.key, |count| count.beginning -= 1);
+        self.front.modern.broken.count(self.key.as_ref(), |count| count.beginning -= 1);
     }
 }
 
 /// A call whose client is there. If it is dropped before it is finished, its stream has broken.
 pub(super) struct Attended {
     front: Arc<Front>,
-    key: CallKey,
+    /// By what it is known when it is issued again; nothing if it is cancelled once its stream breaks.
+    key: Option<CallKey>,
     waiting: Waiting,
     armed: bool,
 }
@@ -197,7 +199,7 @@ impl Attended {
 impl Drop for Attended {
     fn drop(&mut self) {
         self.leave();
-        self.front.modern.broken.count(&self.key, |count| count.begun -= 1);
+        self.front.modern.broken.count(self.key.as_ref(), |count| count.begun -= 1);
     }
 }
 
@@ -208,15 +210,13 @@ impl Attended {
             return;
         }
         let window = self.front.settings.mcp.modern.reissue_window;
-        let waiting = self.waiting.clone();
-        let kept = match window.is_zero() {
-            true => None,
-            false => self.front.modern.broken.keep(&self.key, waiting),
-        };
+        let kept = self.key.clone().and_then(|key| {
+            let number = self.front.modern.broken.keep(&key, self.waiting.clone())?;
+            Some((key, number))
+        });
         match kept {
-            Some(number) => {
-                let (front, key, waiting) =
-                    (Arc::clone(&self.front), self.key.clone(), self.waiting.clone());
+            Some((key, number)) => {
+                let (front, waiting) = (Arc::clone(&self.front), self.waiting.clone());
                 let sessions = self.front.service.sessions();
                 sessions.spawn(|_| give_up(front, key, waiting, number, window));
             }

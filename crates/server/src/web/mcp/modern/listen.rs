@@ -26,9 +26,10 @@ use crate::limits;
 use crate::mcp::message::{Message, RequestId, splice, with_member};
 use crate::mcp::own_words::{notification, request};
 use crate::random;
-use crate::service::{Denial, Visitor};
+use crate::service::Denial;
 use crate::web::Front;
 use crate::web::mcp::McpFailure;
+use crate::web::mcp::request::Client;
 use crate::web::mcp::request::{Accepts, not_acceptable};
 
 /// What a client wants to hear of.
@@ -50,7 +51,7 @@ struct Kinds {
 /// Somebody who listens.
 struct Listening {
     front: Arc<Front>,
-    visitor: Visitor,
+    client: Client,
     id: RequestId,
     reader: Reader,
     kinds: Kinds,
@@ -60,7 +61,7 @@ struct Listening {
 }
 
 pub(super) async fn listen(
-    visitor: &Visitor,
+    client: &Client,
     front: &Arc<Front>,
     accepts: Accepts,
     asked: Asked,
@@ -69,7 +70,7 @@ pub(super) async fn listen(
         return Err(not_acceptable("Accept must name text/event-stream"));
     }
     let wanted = Wanted::of(&asked)?;
-    let upstream = Upstream::of(visitor, front, &asked).await?;
+    let upstream = Upstream::of(client, front, &asked).await?;
     let kinds = Kinds::of(wanted, &upstream.server);
     let reader = Reader::attached(front, &upstream.record, upstream.record.head).await;
     let subscribed = Subscribed::to(front, &upstream, &kinds.resources).await.map_err(denied)?;
@@ -80,7 +81,7 @@ pub(super) async fn listen(
     let acknowledged = tagged(&acknowledged, &asked.id);
     let listening = Listening {
         front: Arc::clone(front),
-        visitor: visitor.clone(),
+        client: client.clone(),
         id: asked.id,
         reader,
         kinds,
@@ -102,7 +103,7 @@ impl Listening {
         let text = loop {
             let keep_alive = self.front.settings.sse_keep_alive;
             // It ends with the credential it came with.
-            let patience = self.front.patience(&self.visitor.caller, keep_alive)?;
+            let patience = self.front.patience(&self.client.visitor.caller, keep_alive)?;
             match timeout(patience, self.reader.next()).await {
                 Ok(Heard::Said(said)) => {
                     let message = said.message.filter(|message| self.kinds.have(message));

@@ -52,7 +52,6 @@ use super::request::{Accepts, Client};
 use crate::mcp::REVISIONS;
 use crate::mcp::message::{Kind, Message};
 use crate::mcp::own_words::{RpcError, code};
-use crate::service::Visitor;
 use crate::web::Front;
 use crate::web::mcp::McpFailure;
 use crate::web::receiving::Place;
@@ -172,8 +171,8 @@ async fn answer(
 ) -> Result<Response, McpFailure> {
     match &*asked.method {
         "server/discover" | LISTEN | "tasks/get" | "tasks/update" | "tasks/cancel" => {
-            let (visitor, own) = (client.visitor, Arc::clone(front));
-            let work = async move { answer_at_once(&visitor, &own, accepts, asked).await };
+            let own = Arc::clone(front);
+            let work = async move { answer_at_once(&client, &own, accepts, asked).await };
             let sessions = front.service.sessions();
             sessions.finish(|_| work).await.map_err(|why| failure::denied(why.into()))?
         }
@@ -186,7 +185,7 @@ async fn answer(
             Err(refuse(code::METHOD_NOT_FOUND, sentence))
         }
         _ => {
-            let run = Run::start(&client.visitor, front, asked).await?;
+            let run = Run::start(&client, front, asked).await?;
             Ok(respond::respond(run, accepts).await)
         }
     }
@@ -194,16 +193,16 @@ async fn answer(
 
 /// Requests that are answered as soon as something is done: that is done to its end, though the client may go away.
 async fn answer_at_once(
-    visitor: &Visitor,
+    client: &Client,
     front: &Arc<Front>,
     accepts: Accepts,
     asked: Asked,
 ) -> Result<Response, McpFailure> {
     match &*asked.method {
-        "server/discover" => server::discover(visitor, front, &asked).await,
-        LISTEN => listen::listen(visitor, front, accepts, asked).await,
-        "tasks/get" => tasks::get(visitor, front, &asked).await,
-        "tasks/update" => tasks::update(visitor, front, &asked).await,
-        _ => tasks::cancel(visitor, front, &asked).await,
+        "server/discover" => server::discover(client, front, &asked).await,
+        LISTEN => listen::listen(client, front, accepts, asked).await,
+        "tasks/get" => tasks::get(client, front, &asked).await,
+        "tasks/update" => tasks::update(client, front, &asked).await,
+        _ => tasks::cancel(client, front, &asked).await,
     }
 }

@@ -23,9 +23,9 @@ use super::{shape, tasks};
 use crate::mcp::logged::StreamName;
 use crate::mcp::message::{Kind, Message, RequestId, read, splice};
 use crate::mcp::own_words::{RpcError, code, error_response};
-use crate::service::Visitor;
 use crate::web::Front;
 use crate::web::mcp::McpFailure;
+use crate::web::mcp::request::Client;
 
 /// Questions that a server asks at once are told at once: how long more of them are waited for.
 const MORE_QUESTIONS: Duration = Duration::from_millis(40);
@@ -40,7 +40,7 @@ const LEVELS: [&str; 8] =
 /// A call whose client waits.
 pub(super) struct Run {
     front: Arc<Front>,
-    visitor: Visitor,
+    client: Client,
     asked: Asked,
     call: Attended,
     reader: Reader,
@@ -76,18 +76,18 @@ pub(super) struct Answer {
 impl Run {
     /// Begins a call, or goes on with one: with one that broke, or that has asked its client something.
     pub(super) async fn start(
-        visitor: &Visitor,
+        client: &Client,
         front: &Arc<Front>,
         asked: Asked,
     ) -> Result<Self, McpFailure> {
-        let Begun { asked, call, answered } = begin(visitor, front, asked).await?;
+        let Begun { asked, call, answered } = begin(client, front, asked).await?;
         let from = call.execution().from;
         let reader = Reader::attached(front, &call.upstream().record, from).await;
         let becomes_task = asked.knows_tasks() && &*asked.method == "tools/call";
         let task_at = becomes_task.then(|| Instant::now() + front.settings.mcp.modern.task_after);
         Ok(Self {
             front: Arc::clone(front),
-            visitor: visitor.clone(),
+            client: client.clone(),
             asked,
             call,
             reader,
@@ -146,7 +146,7 @@ impl Run {
 
     fn patience(&self) -> Duration {
         let keep_alive = self.front.settings.sse_keep_alive;
-        let patience = self.front.patience(&self.visitor.caller, keep_alive);
+        let patience = self.front.patience(&self.client.visitor.caller, keep_alive);
         let left = |at: Instant| at.saturating_duration_since(Instant::now());
         patience.unwrap_or_default().min(self.due().map_or(keep_alive, left))
     }
@@ -166,7 +166,7 @@ impl Run {
         if self.due().is_some_and(|at| at <= Instant::now()) {
             return None;
         }
-        if self.front.patience(&self.visitor.caller, Duration::MAX).is_none() {
+        if self.front.patience(&self.client.visitor.caller, Duration::MAX).is_none() {
             return Some(Step::Broken); // its credential has run out
         }
         if self.reader.has_lost(self.call.execution().in_seq).await {
@@ -253,7 +253,7 @@ impl Run {
             at: self.front.service.now(),
         };
         let record = &self.call.upstream().record;
-        let state = match place.seal(Purpose::Input, &self.visitor, &self.front, record) {
+        let state = match place.seal(Purpose::Input, &self.client, &self.front, record) {
             Ok(state) => state,
             Err(_) => return self.fail(INTERNAL, "the state of the call could not be sealed"),
         };
@@ -269,7 +269,7 @@ impl Run {
     async fn become_task(&mut self) -> Step {
         self.task_at = None;
         let (execution, upstream) = (self.call.execution().clone(), self.call.upstream().clone());
-        match tasks::create(&self.visitor, &self.front, &upstream, execution).await {
+        match tasks::create(&self.client, &self.front, &upstream, execution).await {
             Ok(result) => {
                 self.call.let_go();
                 Step::Done(self.answered(&result))

@@ -13,9 +13,9 @@ use super::shape;
 use super::upstream::Upstream;
 use super::wire::TASKS;
 use crate::mcp::message::read;
-use crate::service::Visitor;
 use crate::web::Front;
 use crate::web::mcp::McpFailure;
+use crate::web::mcp::request::Client;
 
 /// A server, in its own words.
 #[derive(Debug, Default)]
@@ -57,11 +57,11 @@ impl Server {
 
 /// `server/discover`: which revisions there are, and what the server can do.
 pub(super) async fn discover(
-    visitor: &Visitor,
+    client: &Client,
     front: &Arc<Front>,
     asked: &Asked,
 ) -> Result<Response, McpFailure> {
-    let upstream = Upstream::of(visitor, front, asked).await?;
+    let upstream = Upstream::of(client, front, asked).await?;
     let server = &upstream.server;
     let mut result = json!({
         "supportedVersions": front.settings.mcp.revisions.streamable(),

@@ -13,11 +13,11 @@ use super::asked::Digest;
 use super::broken::INPUT_PATIENCE;
 use super::execution::Execution;
 use super::failure::denied;
-use super::upstream::owner;
 use crate::mcp::logged::StreamName;
-use crate::service::{Denial, Visitor};
+use crate::service::Denial;
 use crate::web::Front;
 use crate::web::mcp::McpFailure;
+use crate::web::mcp::request::Client;
 
 /// What a seal is for. It can be used for nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,8 +73,8 @@ impl Purpose {
 
     /// What a seal is bound to: nobody's principal reads like this, so none of these can be taken for
     /// the state of a session.
-    fn bound(self, visitor: &Visitor, front: &Front) -> Principal {
-        Principal::new(&format!("{}\n{}", self.word(), owner(visitor, front)))
+    fn bound(self, client: &Client) -> Principal {
+        Principal::new(&format!("{}\n{}", self.word(), client.identity.binding()))
     }
 }
 
@@ -82,7 +82,7 @@ impl Place {
     pub(super) fn seal(
         &self,
         purpose: Purpose,
-        visitor: &Visitor,
+        client: &Client,
         front: &Front,
         record: &Record,
     ) -> Result<String, McpFailure> {
@@ -90,12 +90,13 @@ impl Place {
         let stream = execution.stream.clone();
         let content = Content { stream, call: call.clone(), answered: answered.clone() };
         let facts = StateFacts {
-            principal: purpose.bound(visitor, front),
+            principal: purpose.bound(client),
             session_id: execution.session.clone(),
             epoch: record.epoch.clone(),
             seq: execution.from,
             in_seq: execution.in_seq,
             taken_at: *at,
+            sealed_at: Some(*at),
             expires_at: *at + purpose.lasts(),
             origin: Some(front.service.origin_of(record)),
         };
@@ -107,10 +108,10 @@ impl Place {
     pub(super) fn open(
         text: &str,
         purpose: Purpose,
-        visitor: &Visitor,
+        client: &Client,
         front: &Arc<Front>,
     ) -> Option<Self> {
-        let bound = purpose.bound(visitor, front);
+        let bound = purpose.bound(client);
         let opened = front.service.open_note(text, &bound)?;
         let Content { stream, call, answered } = serde_json::from_slice(&opened.content).ok()?;
         let StateFacts { session_id, seq, in_seq, taken_at, .. } = opened.facts;
@@ -119,7 +120,7 @@ impl Place {
     }
 
     /// The upstream session that it is in.
-    pub(super) async fn record(&self, visitor: &Visitor, front: &Front) -> Result<Record, Denial> {
-        front.service.mcp_session(visitor, &self.execution.session).await
+    pub(super) async fn record(&self, client: &Client, front: &Front) -> Result<Record, Denial> {
+        front.service.mcp_session(&client.visitor, &self.execution.session).await
     }
 }

@@ -25,23 +25,23 @@ use super::upstream::Upstream;
 use super::wire::{MISSING_CAPABILITY, TASKS};
 use crate::mcp::logged::Event;
 use crate::mcp::message::{Kind, Message};
-use crate::service::Visitor;
 use crate::web::Front;
 use crate::web::mcp::McpFailure;
+use crate::web::mcp::request::Client;
 
 /// How often a client should ask.
 const POLL: Duration = Duration::from_secs(1);
 
 /// Makes a task of a call, and stores that it is one; then its result can be answered.
 pub(super) async fn create(
-    visitor: &Visitor,
+    client: &Client,
     front: &Arc<Front>,
     upstream: &Upstream,
     execution: Execution,
 ) -> Result<String, McpFailure> {
     let at = front.service.now();
     let place = Place { execution, call: String::new(), answered: Vec::new(), at };
-    let id = place.seal(Purpose::Task, visitor, front, &upstream.record)?;
+    let id = place.seal(Purpose::Task, client, front, &upstream.record)?;
     let task = Task { id: &id, created: at, updated: at, status: Status::Working, message: None };
     let result = task.to_json(front, Some("task"));
     let said = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, place.execution.id());
@@ -55,11 +55,11 @@ pub(super) async fn create(
 
 /// `tasks/get`: what has become of a task.
 pub(super) async fn get(
-    visitor: &Visitor,
+    client: &Client,
     front: &Arc<Front>,
     asked: &Asked,
 ) -> Result<Response, McpFailure> {
-    let (place, record) = found(visitor, front, asked).await?;
+    let (place, record) = found(client, front, asked).await?;
     let id = asked.text("taskId").unwrap_or_default();
     let task = looked_up(front, &place, &record).await.ok_or_else(not_found)?;
     let Looked { mut status, updated, message } = task;
@@ -90,11 +90,11 @@ async fn answerable(
 
 /// `tasks/update`: answers to what the server has asked.
 pub(super) async fn update(
-    visitor: &Visitor,
+    client: &Client,
     front: &Arc<Front>,
     asked: &Asked,
 ) -> Result<Response, McpFailure> {
-    let (place, record) = found(visitor, front, asked).await?;
+    let (place, record) = found(client, front, asked).await?;
     let looked = looked_up(front, &place, &record).await.ok_or_else(not_found)?;
     let begun = front.modern.begun(record.id());
     if let Status::InputRequired(questions) = looked.status {
@@ -110,11 +110,11 @@ pub(super) async fn update(
 
 /// `tasks/cancel`: its client does not want the result any more.
 pub(super) async fn cancel(
-    visitor: &Visitor,
+    client: &Client,
     front: &Arc<Front>,
     asked: &Asked,
 ) -> Result<Response, McpFailure> {
-    let (place, record) = found(visitor, front, asked).await?;
+    let (place, record) = found(client, front, asked).await?;
     looked_up(front, &place, &record).await.ok_or_else(not_found)?;
     let sessions = front.service.sessions();
     place.execution.cancel(sessions, "its task was cancelled").await.map_err(denied)?;
@@ -123,7 +123,7 @@ pub(super) async fn cancel(
 
 /// The task that a request names: one of the caller's.
 async fn found(
-    visitor: &Visitor,
+    client: &Client,
     front: &Arc<Front>,
     asked: &Asked,
 ) -> Result<(Place, Record), McpFailure> {
@@ -132,8 +132,8 @@ async fn found(
         return Err(McpFailure::new(status_of(MISSING_CAPABILITY.into()), error));
     }
     let id = asked.text("taskId").ok_or_else(|| invalid("`taskId` is missing"))?;
-    let place = Place::open(&id, Purpose::Task, visitor, front).ok_or_else(not_found)?;
-    let record = place.record(visitor, front).await.map_err(|_| not_found())?;
+    let place = Place::open(&id, Purpose::Task, client, front).ok_or_else(not_found)?;
+    let record = place.record(client, front).await.map_err(|_| not_found())?;
     Ok((place, record))
 }
 

@@ -20,8 +20,10 @@ use crate::mcp::own_words::{RpcError, code, notification, request};
 use crate::mcp::{Book, NEWEST_REVISION};
 use crate::service::{Denial, Visitor};
 use crate::web::Front;
+use crate::web::identity::KnownCaller;
 use crate::web::mcp::McpFailure;
 use crate::web::mcp::post::about;
+use crate::web::mcp::request::Client;
 
 /// What this process remembers of stateless clients. All of it can be lost.
 #[derive(Default)]
@@ -95,16 +97,16 @@ impl Begun {
 impl Upstream {
     /// The upstream session for a request, whose server has been introduced to the client.
     pub(super) async fn of(
-        visitor: &Visitor,
+        client: &Client,
         front: &Arc<Front>,
         asked: &Asked,
     ) -> Result<Self, McpFailure> {
         front.service.check_open().map_err(denied)?;
-        let alone = front.settings.mcp.modern.upstream == ModernUpstream::PerRequest;
-        let client = &about(asked.client.as_deref());
-        let record = match alone {
-            true => front.service.create(visitor, Kind::Mcp, client, None).await,
-            false => own(visitor, front, asked, client).await,
+        let about = &about(asked.client.as_deref());
+        let (shared, visitor) = (shared_by(client, front), &client.visitor);
+        let (alone, record) = match shared {
+            None => (true, front.service.create(visitor, Kind::Mcp, about, None).await),
+            Some(caller) => (false, own(visitor, front, id_for(caller, front, asked), about).await),
         };
         let record = record.map_err(denied)?;
         let begun = front.modern.begun(record.id());
@@ -123,32 +125,36 @@ impl Upstream {
 
 impl Upstream {
     /// One that was used before; nothing if its server was never introduced.
-    pub(super) async fn again(front: &Arc<Front>, record: Record) -> Result<Option<Self>, Denial> {
+    pub(super) async fn again(
+        client: &Client,
+        front: &Arc<Front>,
+        record: Record,
+    ) -> Result<Option<Self>, Denial> {
         let begun = front.modern.begun(record.id());
-        let alone = front.settings.mcp.modern.upstream == ModernUpstream::PerRequest;
+        let alone = shared_by(client, front).is_none();
         let server = said_before(front, &record).await?;
         Ok(server.map(|server| Self { record, server: Arc::new(server), begun, alone }))
     }
 }
 
-/// Whom a request is from, as far as the state of a server is concerned.
-pub(super) fn owner(visitor: &Visitor, front: &Front) -> String {
-    let principal = &visitor.caller.principal;
-    match visitor.address.filter(|_| front.settings.open) {
-        Some(address) => format!("{principal}\n{}", address.to_canonical()),
-        None => format!("{principal}\n"),
+/// The caller whose requests share an upstream session; nothing if each has its own, which ends with it.
+fn shared_by<'a>(client: &'a Client, front: &Front) -> Option<KnownCaller<'a>> {
+    match front.settings.mcp.modern.upstream {
+        ModernUpstream::PerPrincipal => client.identity.known(),
+        ModernUpstream::PerRequest => None,
     }
 }
 
 /// The id of the upstream session of a client. It can't be computed outside of this server.
-fn id_for(visitor: &Visitor, front: &Front, asked: &Asked) -> SessionId {
+fn id_for(caller: KnownCaller<'_>, front: &Front, asked: &Asked) -> SessionId {
     let identity = front.service.sessions().store().identity();
-    identity.stateless_session(&owner(visitor, front), &asked.client_name())
+    identity.stateless_session(caller.name(), &asked.client_name())
 }
 
-/// Whether the upstream session of a client has just ended, so that the next one may be made.
-pub(super) async fn has_ended(visitor: &Visitor, front: &Front, asked: &Asked) -> bool {
-    let id = id_for(visitor, front, asked);
+/// Whether the upstream session that a client's requests share has just ended, so that the next one may be made.
+pub(super) async fn has_ended(client: &Client, front: &Front, asked: &Asked) -> bool {
+    let Some(caller) = shared_by(client, front) else { return false };
+    let id = id_for(caller, front, asked);
     let session = front.service.sessions().store().session(&id).await;
     session.is_ok_and(|known| known.is_none_or(|record| !record.is_active()))
 }
@@ -156,13 +162,12 @@ pub(super) async fn has_ended(visitor: &Visitor, front: &Front, asked: &Asked) -
 async fn own(
     visitor: &Visitor,
     front: &Front,
-    asked: &Asked,
-    client: &str,
+    id: SessionId,
+    about: &str,
 ) -> Result<Record, Denial> {
-    let id = id_for(visitor, front, asked);
     match front.service.mcp_session(visitor, &id).await {
         Err(Denial::NotFound | Denial::Ended(_)) => {
-            front.service.mcp_session_at(visitor, id, client).await
+            front.service.mcp_session_at(visitor, id, about).await
         }
         known => known,
     }
