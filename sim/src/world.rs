@@ -410,6 +410,7 @@ impl World {
         if let Some(server) = server {
             server.tick(&mut around);
             server.reap(&mut around);
+            server.hook_decides(&mut around);
             server.wake_workers(&mut around);
         }
     }

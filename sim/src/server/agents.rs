@@ -133,6 +133,26 @@ impl Server {
         self.feed(id, WorkerInput::Publish { ticket, publication }, around);
     }
 
+    /// Whoever embeds the server decides now and then that a parked session is kept for less long, whether or not its
+    /// agent is at work.
+    pub(crate) fn hook_decides(&mut self, around: &mut Around<'_>) {
+        if !around.random.one_in(8) {
+            return;
+        }
+        let records = around.disk.sessions.values().map(|session| session.record());
+        let is_parked = |record: &Record| {
+            record.is_active() && record.away_since().is_some() && record.has_work()
+        };
+        let parked: Vec<Record> = records.filter(is_parked).collect();
+        if parked.is_empty() {
+            return;
+        }
+        let record = &parked[around.random.below(parked.len())];
+        let until = around.now + Duration::from_secs(around.random.below(20) as u64);
+        let generation = record.generation;
+        around.disk.ask(record.id(), Write::Keep(Keep { generation, until }));
+    }
+
     /// The time of parked sessions has come.
     pub(crate) fn reap(&mut self, around: &mut Around<'_>) {
         let lifetime = settings().lifetime;
