@@ -262,8 +262,12 @@ impl Attachment {
 
     /// Ends the session; returns once that is durable. The attachment is told so and is over.
     pub async fn end(&mut self) -> Result<(), EndError> {
-        self.handle(ReaderInput::EndsItself);
-        self.line.end().await
+        self.handle(ReaderInput::EndsItself(true));
+        let ended = self.line.end().await;
+        if ended.is_err() {
+            self.handle(ReaderInput::EndsItself(false));
+        }
+        ended
     }
 }
 

@@ -210,7 +210,9 @@ impl Sessions {
             now: shared.clock.now(),
         };
         let changes = shared.store.changes(id);
-        let (attached, presence) = shared.attach(owned, id, attach).await?;
+        let (mut attached, presence) = shared.attach(owned, id, attach).await?;
+        // What its client was sent by a process before this one is not known: it is not sent again unasked.
+        attached.was_seen = attached.was_seen.max(shared.started);
         Ok(Attachment::new(shared, changes, attached, presence, asked))
     }
 

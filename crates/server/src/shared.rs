@@ -35,6 +35,8 @@ pub(crate) struct Shared {
     /// What live sessions run under, as the settings say: one for all of them.
     pub(crate) session_settings: Arc<Settings>,
     pub(crate) clock: Clock,
+    /// When the server was started.
+    pub(crate) started: Timestamp,
     pub(crate) process: ProcessId,
     pub(crate) hook: Option<Arc<dyn SessionHook>>,
     pub(crate) agents: Agents,
@@ -164,8 +166,10 @@ impl Shared {
             true => {
                 let (told, number) = oneshot::channel();
                 let entry = StoredEntry { in_seq: InSeq::ZERO, kind, at: now, body };
-                // If there is no room in its queue the driver learns of it below.
-                self.offer(id, Command::Entering(Box::new((number, entry))));
+                if !self.is_stopping() {
+                    // If there is no room in its queue the driver learns of it below.
+                    self.offer(id, Command::Entering(Box::new((number, entry))));
+                }
                 self.store.change(owned).enter_early(id, enter, told).await
             }
             false => self.store.change(owned).enter(id, enter).await,

@@ -68,8 +68,8 @@ pub enum ReaderInput {
     Answered(Option<InSeq>),
     /// The state that a [`Tell::Checkpoint`] asked for is the one that the client was sent last: it was not sent.
     StateUnchanged,
-    /// The client asked for the session's end and wants to stay connected.
-    EndsItself,
+    /// The client asked for the session's end and wants to stay connected; `false` if that came to nothing.
+    EndsItself(bool),
     /// A frame came from the client.
     Heard,
     /// A pong came from the client: it lives, and that is all.
@@ -215,7 +215,7 @@ impl Reader {
             ReaderInput::Posted => self.delivery.unanswered += 1,
             ReaderInput::Answered(in_seq) => self.on_answered(in_seq, now),
             ReaderInput::StateUnchanged => self.export.was_not_sent(),
-            ReaderInput::EndsItself => self.ends_itself = true,
+            ReaderInput::EndsItself(ends) => self.ends_itself = ends,
             ReaderInput::Heard => self.on_heard(now),
             ReaderInput::Pong => self.on_pong(now),
             ReaderInput::Drain => self.tell(Tell::Draining),
@@ -250,7 +250,7 @@ impl Reader {
 
     /// Tells the client that it is attached, and where it goes on.
     fn confirm(&mut self, attached: Attached, asked: Option<Asked>, now: Timestamp) {
-        let Attached { record, token, was_seen, superseded: _ } = attached;
+        let Attached { record, token, was_seen, superseded } = attached;
         let resumed = asked.is_some();
         let (after, gap) = match resume::decide(&record, &asked.unwrap_or_default(), now) {
             Resume::UpToDate => (record.head, None),
@@ -264,7 +264,8 @@ impl Reader {
         self.tell(Tell::Confirmed(Box::new(confirmed)));
         match gap {
             Some(gap) => self.tell_gap(gap),
-            None => self.export.is_due_to_who_saw(was_seen),
+            None if !superseded => self.export.is_due_since(was_seen),
+            None => {} // who was there before was sent it
         }
         if resumed {
             self.delivery.start_replay(after, head);

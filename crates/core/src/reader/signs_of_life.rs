@@ -44,8 +44,8 @@ impl StateExport {
     }
 
     /// A client that was last seen then is sent what was stored since.
-    pub(super) fn is_due_to_who_saw(&mut self, was_seen: Timestamp) {
-        self.waits = self.seen.is_some_and(|mark| mark.at >= was_seen);
+    pub(super) fn is_due_since(&mut self, was_seen: Timestamp) {
+        self.waits = self.seen.is_some_and(|mark| mark.at > was_seen);
     }
 
     /// The last one was not sent after all.

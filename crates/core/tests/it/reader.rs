@@ -217,7 +217,7 @@ fn an_end_is_told_and_who_asked_for_it_stays() {
         let mut one = Reading::of(session_with(1), Some(1));
         one.heard.clear();
         if asked {
-            one.happens(ReaderInput::EndsItself);
+            one.happens(ReaderInput::EndsItself(true));
         }
         one.store.end(&ended_by_user(START)).unwrap();
         one.changes();

@@ -127,6 +127,7 @@ fn events_alone_change_no_state() {
 fn a_change_that_nobody_was_there_for_is_sent_to_the_client_that_comes_back() {
     let mut live = attached();
     live.leaves(A);
+    live.later(SECOND);
     checkpoint(&mut live, "while away");
     assert_eq!(live.next_deadline(), None, "nobody waits for it");
     live.comes_back(B, 0);
@@ -139,6 +140,7 @@ fn a_change_that_nobody_was_there_for_is_sent_to_the_client_that_comes_back() {
 fn a_change_is_not_spent_on_a_client_that_the_store_has_not_confirmed_yet() {
     let mut live = attached();
     live.leaves(A);
+    live.later(SECOND);
     checkpoint(&mut live, "while away");
     live.store_is_slow = true;
     live.comes_back(B, 0);

@@ -149,6 +149,7 @@ impl Builder {
             session_settings: Arc::new(self.settings.session.clone()),
             settings: self.settings,
             clock: self.clock,
+            started: now,
             process: ProcessId::from_random(random::bytes()?),
             hook: self.hook,
             agents: self.agents,

@@ -27,7 +27,7 @@ async fn everybody_who_waits_for_a_store_that_fails_gets_an_error() {
     let second = client::client(client::after(0));
     let second = tokio::spawn(async move { sessions.attach(&id, second).await.map(drop) });
     until(async || store.waiting() == 3).await;
-    store.break_down();
+    store.break_down_and_tell();
 
     let publish_error = soon(publishing).await.unwrap().unwrap_err();
     assert!(matches!(publish_error, Failure::Unavailable(_)), "{publish_error}");

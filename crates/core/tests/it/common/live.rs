@@ -257,7 +257,7 @@ impl Live {
     /// The session is ended, by a client or by somebody else.
     pub fn ends(&mut self, by: Option<AttachmentId>) {
         if let Some(client) = by {
-            self.client(client, ReaderInput::EndsItself);
+            self.client(client, ReaderInput::EndsItself(true));
         }
         let _ = self.store.end(&ended_by_user(self.now)); // a test may have ended it already
         self.changed();

@@ -95,7 +95,12 @@ impl FailingStore {
     pub fn break_down(&self) {
         self.broken.store(true, Ordering::SeqCst);
         self.go_on();
-        let _ = self.inner.close().now_or_never(); // who waits for changes is told
+    }
+
+    /// The same, and readers are told.
+    pub fn break_down_and_tell(&self) {
+        self.break_down();
+        let _ = self.inner.close().now_or_never();
     }
 
     /// The next write panics.
