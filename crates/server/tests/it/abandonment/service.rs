@@ -1,5 +1,7 @@
 //! What WebSocket frames ask of the service, and embedders of the sessions.
 
+use std::time::Duration;
+
 use rejoin::Cleanup;
 use rejoin::core::SessionId;
 use rejoin::core::codes::Reason;
@@ -109,7 +111,8 @@ pub(crate) async fn a_clean_up_is_done_to_its_end_whoever_waits_for_it() {
             token: None,
         };
         drop(sessions.attach(&id, client).await.unwrap());
-        let cleanup: Cleanup = cleanups.recv().await.unwrap();
+        let asked = tokio::time::timeout(Duration::from_secs(20), cleanups.recv()).await;
+        let cleanup: Cleanup = asked.expect("the hook is asked").unwrap();
         let done = polled(cleanup.run(), polls).await;
         for _ in 0..40 * (TURNS + 1) {
             tokio::task::yield_now().await;
