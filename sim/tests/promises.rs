@@ -4,7 +4,7 @@ use rejoin_sim::{Counts, World};
 
 /// Steps of one run, and how many runs: a hundred thousand steps and more in all.
 const STEPS: usize = 2_000;
-const RUNS: u64 = 240;
+const RUNS: u64 = 480;
 
 fn run(seed: u64) -> World {
     let mut world = World::new(seed, 4);

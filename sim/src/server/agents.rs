@@ -140,8 +140,10 @@ impl Server {
             return;
         }
         let records = around.disk.sessions.values().map(|session| session.record());
+        let soon = around.now + Duration::from_secs(20);
         let is_parked = |record: &Record| {
-            record.is_active() && record.away_since().is_some() && record.has_work()
+            let at_work = record.away_since().is_some() && record.has_work();
+            record.is_active() && at_work && record.expires_at > soon // it decides once
         };
         let parked: Vec<Record> = records.filter(is_parked).collect();
         if parked.is_empty() {
