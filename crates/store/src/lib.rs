@@ -1,5 +1,5 @@
 //! Where sessions are kept: the [`Store`] trait with its contract, the memory store, the embedded
-//! store on SQLite, and the [`suite`] of behaviours that every store passes, also a third party's.
+//! store on SQLite, and (feature `suite`) the behaviours that every store passes, also a third party's.
 //!
 //! What a change means is decided in [`rejoin_core::state`]. A store adds that the change is atomic,
 //! ordered and, where it says so, durable.
@@ -17,6 +17,7 @@ mod memory;
 mod relief;
 mod shares;
 
+#[cfg(feature = "suite")]
 pub mod suite;
 
 pub use changes::{ChangeBoard, Changes};
