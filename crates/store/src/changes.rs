@@ -40,13 +40,20 @@ impl ChangeBoard {
 
     /// These sessions have changed, and readers can see it.
     pub fn announce<'a>(&self, sessions: impl IntoIterator<Item = &'a SessionId>) {
+        self.announcement(sessions).make();
+    }
+
+    /// What there is to announce of these sessions, for stores that know a better place to do it from.
+    pub(crate) fn announcement<'a>(
+        &self,
+        sessions: impl IntoIterator<Item = &'a SessionId>,
+    ) -> Announcement {
         let board = self.lock();
         if board.is_empty() {
-            return;
+            return Announcement::default();
         }
-        for id in sessions {
-            board.get(id).into_iter().flatten().for_each(|told| told.notify_one());
-        }
+        let told = sessions.into_iter().filter_map(|id| board.get(id)).flatten();
+        Announcement(told.cloned().collect())
     }
 
     /// The store makes no changes any longer: everybody who waits is told.
@@ -57,6 +64,16 @@ impl ChangeBoard {
 
     fn lock(&self) -> MutexGuard<'_, Subscribers> {
         self.0.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Those who are to be told of changes that readers can see by now.
+#[derive(Debug, Default)]
+pub(crate) struct Announcement(Vec<Arc<Notify>>);
+
+impl Announcement {
+    pub(crate) fn make(self) {
+        self.0.iter().for_each(|told| told.notify_one());
     }
 }
 

@@ -8,6 +8,7 @@ use super::desk::Papers;
 use super::error::Fault;
 use super::waiting::Sleepers;
 use super::writer::Writer;
+use crate::changes::Announcement;
 use crate::contract::Unavailable;
 
 impl Writer {
@@ -70,5 +71,5 @@ fn refuse(aftermath: Aftermath, why: &Unavailable) {
     for answer in aftermath.answers {
         answer.give(Err(why.clone()));
     }
-    aftermath.waiting.end(Err(why.clone())).wake();
+    aftermath.waiting.end(Err(why.clone()), Announcement::default()).wake();
 }

@@ -10,6 +10,7 @@ use super::error::Fault;
 use super::index::IndexChange;
 use super::waiting::Sleepers;
 use super::writer::Writer;
+use crate::changes::Announcement;
 
 impl Writer {
     /// Makes a commit of what has been applied, if that or tidying up needs one.
@@ -25,9 +26,9 @@ impl Writer {
         let mut aftermath = mem::take(&mut papers.batch.aftermath);
         papers.tell_writer();
         // The desk is kept: the batch that these sessions were changed in goes on.
-        self.publish(&mut aftermath);
+        let readers = self.publish(&mut aftermath);
         drop(papers);
-        self.answer(aftermath);
+        self.answer(aftermath, readers);
         Ok(())
     }
 
@@ -41,9 +42,9 @@ impl Writer {
         self.shared.measurements.committed(started.elapsed(), requests);
         self.untidy = commit.left_untidy;
         if let Some(mut aftermath) = self.under_way.take() {
-            self.publish(&mut aftermath);
+            let readers = self.publish(&mut aftermath);
             self.keep_to_bound()?;
-            self.answer(aftermath);
+            self.answer(aftermath, readers);
         }
         self.desk.take()?.commit_is_done(commit);
         self.spill.keep_to_bound();
@@ -78,8 +79,8 @@ impl Writer {
         }
     }
 
-    /// Lets readers see what was committed.
-    fn publish(&mut self, aftermath: &mut Aftermath) {
+    /// Lets readers see what was committed. Returns those who are to be told so.
+    fn publish(&mut self, aftermath: &mut Aftermath) -> Announcement {
         let Aftermath { row, touched, changed, index_changes, moves, now, .. } = aftermath;
         row.take().into_iter().for_each(|row| row.set_durable());
         for moved in moves.drain(..) {
@@ -108,8 +109,9 @@ impl Writer {
         if !index_changes.is_empty() {
             self.shared.index.apply(index_changes.drain(..));
         }
-        self.shared.changes.announce(changed.iter().map(|about| &about.id));
+        let readers = self.shared.changes.announcement(changed.iter().map(|about| &about.id));
         changed.clear();
+        readers
     }
 
     /// Has sessions give way if a principal, or all of them together, hold too much.
@@ -120,15 +122,15 @@ impl Writer {
         Ok(())
     }
 
-    /// Lets callers know.
-    fn answer(&mut self, aftermath: Aftermath) {
+    /// Lets callers and readers know.
+    fn answer(&mut self, aftermath: Aftermath, readers: Announcement) {
         self.expected = self.shared.queue.to_commit() + aftermath.requests();
         // Messages are answered before appends: whoever learns of an event that answers one can know that
         // one too.
         for answer in aftermath.answers {
             answer.give(Ok(()));
         }
-        let sleepers = self.sleepers.replace(aftermath.waiting.end(Ok(())));
+        let sleepers = self.sleepers.replace(aftermath.waiting.end(Ok(()), readers));
         sleepers.into_iter().for_each(Sleepers::wake);
     }
 }

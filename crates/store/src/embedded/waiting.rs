@@ -1,4 +1,4 @@
-//! Callers that wait for one commit, all in one place.
+//! Callers that wait for one commit, and readers of the sessions that it changed, all in one place.
 //!
 //! The writer wakes the first of them and that one wakes the others: from one task of a runtime to
 //! others of the same that is several times cheaper than from a thread outside, and the writer's time is
@@ -11,6 +11,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use crate::changes::Announcement;
 use crate::contract::Unavailable;
 
 /// How a commit went; nothing if the writer has gone without a word.
@@ -42,6 +43,18 @@ struct Cell(Mutex<State>);
 struct State {
     outcome: Option<Outcome>,
     wakers: VecDeque<Waker>,
+    readers: Announcement,
+}
+
+impl State {
+    /// Takes out everybody who is asleep; what is returned wakes them.
+    fn take_sleepers(&mut self) -> impl FnOnce() + use<> {
+        let (wakers, readers) = (mem::take(&mut self.wakers), mem::take(&mut self.readers));
+        || {
+            wakers.into_iter().for_each(Waker::wake);
+            readers.make();
+        }
+    }
 }
 
 impl Waiting {
@@ -56,11 +69,15 @@ impl Waiting {
         self.tickets
     }
 
-    /// The commit has returned.
-    pub(super) fn end(self, outcome: Result<(), Unavailable>) -> Sleepers {
+    /// The commit has returned, and readers are to look at what it changed.
+    pub(super) fn end(self, outcome: Result<(), Unavailable>, readers: Announcement) -> Sleepers {
         let mut state = self.cell.lock();
         state.outcome = Some(outcome.map_err(Some));
         let first = state.wakers.pop_front();
+        match first.is_some() {
+            true => state.readers = readers,
+            false => readers.make(),
+        }
         drop(state);
         first.into_iter().for_each(Waker::wake);
         Sleepers(Arc::clone(&self.cell))
@@ -87,8 +104,8 @@ impl Sleepers {
 
 impl Cell {
     fn wake_all(&self) {
-        let wakers = mem::take(&mut self.lock().wakers);
-        wakers.into_iter().for_each(Waker::wake);
+        let wake = self.lock().take_sleepers();
+        wake();
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -103,9 +120,9 @@ impl Future for Ticket {
         let Self { cell, place } = &mut *self;
         let mut state = cell.lock();
         if let Some(outcome) = state.outcome.clone() {
-            let others = mem::take(&mut state.wakers);
+            let wake_others = state.take_sleepers();
             drop(state);
-            others.into_iter().for_each(Waker::wake);
+            wake_others();
             return Poll::Ready(outcome);
         }
         match place {
