@@ -206,8 +206,7 @@ fn has_stored_form(text: &str) -> bool {
     let name = text.strip_prefix(r#"{"event":""#).and_then(|rest| rest.split_once('"'));
     name.is_some_and(|(name, _)| is_name(name))
         && last_metadata(text).is_some_and(is_object)
-        && !text.as_bytes().contains(&b'\n')
-        && !text.as_bytes().contains(&b'\r')
+        && memchr::memchr2(b'\n', b'\r', text.as_bytes()).is_none()
 }
 
 /// What may be the object in the last member, if that is `metadata`.

@@ -66,8 +66,11 @@ pub const PAGE_BYTES: usize = 256 * 1024;
 pub const HAND_ENTRIES: usize = 64;
 
 /// Publications of one session that may wait for the one before them to be stored; beyond that the
-/// producer waits.
-pub const WAITING_PUBLICATIONS: usize = 64;
+/// producer waits. As many as a page has events: what is stored together is read and sent together.
+pub const WAITING_PUBLICATIONS: usize = PAGE_EVENTS;
+
+/// Bytes of them beyond which no more are taken.
+pub const WAITING_PUBLICATION_BYTES: usize = 1024 * 1024;
 
 /// Entries that an agent which has said nothing yet may take before the oldest counts as dealt with.
 pub const TAKEN_IN_SILENCE: u64 = 16;

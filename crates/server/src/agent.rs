@@ -225,8 +225,9 @@ pub(crate) struct RoomToSay<'a> {
 impl RoomToSay<'_> {
     pub(crate) fn say(self, publication: Publication) -> Saying {
         let (reply, answer) = oneshot::channel();
+        let publication = Box::new(publication);
         let utterance = Utterance { publication, sitting: Some(self.sitting), reply };
-        self.room.send(Command::Publish(Box::new(utterance)));
+        self.room.send(Command::Publish(utterance));
         Saying(answer)
     }
 }

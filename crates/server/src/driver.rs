@@ -50,12 +50,12 @@ pub(crate) enum Command {
     /// End the agent wherever it is and start another; says whether there was one.
     Restart { reply: oneshot::Sender<bool> },
     /// Publish.
-    Publish(Box<Utterance>),
+    Publish(Utterance),
 }
 
 /// What is to be published.
 pub(crate) struct Utterance {
-    pub(crate) publication: Publication,
+    pub(crate) publication: Box<Publication>,
     /// The agent that says it; none for a backend that speaks from outside.
     pub(crate) sitting: Option<u64>,
     pub(crate) reply: Reply<Published, PublishError>,
@@ -386,7 +386,7 @@ impl Driver {
                 Done::Nothing
             }
             Command::Publish(utterance) => {
-                let Utterance { publication, sitting, reply } = *utterance;
+                let Utterance { publication, sitting, reply } = utterance;
                 let ticket = self.next_ticket();
                 self.publishing.push_back((ticket, reply));
                 self.publish(ticket, sitting, publication)

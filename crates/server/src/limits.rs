@@ -101,3 +101,7 @@ pub(crate) mod embed {
     /// How long sessions that the last process left behind are kept.
     pub(crate) const KEEP_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 }
+
+/// Publications of one agent, of any kind, that may be on their way to the store; while there are so many nothing more is
+/// heard from it.
+pub(crate) const SAYINGS_ON_THEIR_WAY: usize = 64;

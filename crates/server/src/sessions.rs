@@ -242,7 +242,8 @@ impl Sessions {
     ) -> Result<Published, PublishError> {
         self.shared.store.session(id).await?.ok_or(Failure::NotFound)?;
         let (reply, answer) = oneshot::channel();
-        let utterance = Box::new(Utterance { publication, sitting: None, reply });
+        let publication = Box::new(publication);
+        let utterance = Utterance { publication, sitting: None, reply };
         self.shared.ask(id, Command::Publish(utterance)).await?;
         answer.await.map_err(|_| crate::error::gone())?
     }

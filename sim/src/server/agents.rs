@@ -130,6 +130,7 @@ impl Server {
         self.last_ticket += 1;
         let ticket = Ticket(self.last_ticket);
         live.publishing.insert(ticket, ());
+        let publication = Box::new(publication);
         self.feed(id, WorkerInput::Publish { ticket, publication }, around);
     }
 

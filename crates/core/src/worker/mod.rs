@@ -81,8 +81,8 @@ pub enum WorkerInput {
     Publish {
         /// Who waits for it.
         ticket: Ticket,
-        /// What it says.
-        publication: Publication,
+        /// What it says. In a box: it is passed on several times before it is stored.
+        publication: Box<Publication>,
     },
     /// The store answered the [`WorkerOutput::Append`]; there is never more than one on its way.
     Appended(Result<Appended, AppendRefused>),

@@ -35,6 +35,12 @@ impl Publication {
     fn names_entries(&self) -> bool {
         self.in_seq.is_some() || !self.answered.is_empty()
     }
+
+    /// Bytes of its events and its state.
+    fn bytes(&self) -> usize {
+        let events: usize = self.events.iter().map(|event| event.len()).sum();
+        events + self.state.as_ref().map_or(0, |state| state.len())
+    }
 }
 
 /// Events that exist now.
@@ -92,6 +98,8 @@ pub(super) struct AgentSide {
     /// What was said while an append was on its way: it goes together with the next one, so that a
     /// talkative agent costs one commit at a time and not one for each event.
     waiting: VecDeque<Said>,
+    /// Bytes of that.
+    waiting_bytes: usize,
     /// What the append that is on its way consists of; empty if none is.
     in_flight: Vec<Receipt>,
 }
@@ -113,7 +121,7 @@ struct Running {
 #[derive(Debug)]
 struct Said {
     ticket: Option<Ticket>,
-    publication: Publication,
+    publication: Box<Publication>,
 }
 
 /// Who waits for which part of an append.
@@ -129,7 +137,17 @@ impl AgentSide {
     /// so that the store's answer, which may be that of another time, is its own.
     fn next_said(&mut self) -> Option<Said> {
         let has_key = self.waiting.front()?.publication.key.is_some();
-        if has_key && !self.in_flight.is_empty() { None } else { self.waiting.pop_front() }
+        if has_key && !self.in_flight.is_empty() {
+            return None;
+        }
+        let said = self.waiting.pop_front()?;
+        self.waiting_bytes -= said.publication.bytes();
+        Some(said)
+    }
+
+    fn has_room(&self) -> bool {
+        self.waiting.len() < limits::WAITING_PUBLICATIONS
+            && self.waiting_bytes < limits::WAITING_PUBLICATION_BYTES
     }
 
     pub(super) fn is_busy(&self) -> bool {
@@ -137,7 +155,7 @@ impl AgentSide {
     }
 
     pub(super) fn accepts(&self) -> bool {
-        self.term.is_some() && self.waiting.len() < limits::WAITING_PUBLICATIONS
+        self.term.is_some() && self.has_room()
     }
 
     /// The entry after which the agent wants more, if it wants any and none are on their way.
@@ -244,12 +262,16 @@ impl Worker {
         self.agent.running = None;
     }
 
-    pub(super) fn on_publish(&mut self, ticket: Ticket, publication: Publication, now: Timestamp) {
-        let waiting = self.agent.waiting.len();
+    pub(super) fn on_publish(
+        &mut self,
+        ticket: Ticket,
+        publication: Box<Publication>,
+        now: Timestamp,
+    ) {
         let refused = match self.agent.term {
             None => Some(PublishRefused::NoLease),
-            Some(_) if waiting >= limits::WAITING_PUBLICATIONS => {
-                Some(PublishRefused::Busy(waiting))
+            Some(_) if !self.agent.has_room() => {
+                Some(PublishRefused::Busy(self.agent.waiting.len()))
             }
             Some(_) => None,
         };
@@ -268,10 +290,12 @@ impl Worker {
 
     /// Covers entries without an event or a state.
     fn cover(&mut self, in_seq: InSeq, now: Timestamp) {
-        self.say(None, Publication { in_seq: Some(in_seq), ..Publication::default() }, now);
+        let publication = Publication { in_seq: Some(in_seq), ..Publication::default() };
+        self.say(None, Box::new(publication), now);
     }
 
-    fn say(&mut self, ticket: Option<Ticket>, publication: Publication, now: Timestamp) {
+    fn say(&mut self, ticket: Option<Ticket>, publication: Box<Publication>, now: Timestamp) {
+        self.agent.waiting_bytes += publication.bytes();
         self.agent.waiting.push_back(Said { ticket, publication });
         self.append_waiting(now);
     }
@@ -294,6 +318,7 @@ impl Worker {
             && append.key.is_none()
             && let Some(Said { ticket, publication }) = self.agent.next_said()
         {
+            let publication = *publication;
             let begin = first.plus(append.events.len() as u64);
             append.named |= ticket.is_some() && publication.names_entries();
             bytes += publication.events.iter().map(|body| body.len()).sum::<usize>();
@@ -357,6 +382,7 @@ impl Worker {
     }
 
     fn refuse_waiting(&mut self, refused: &PublishRefused) {
+        self.agent.waiting_bytes = 0;
         for Said { ticket, .. } in std::mem::take(&mut self.agent.waiting) {
             self.answer(ticket, Err(refused.clone()));
         }

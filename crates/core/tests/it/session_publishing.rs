@@ -113,12 +113,29 @@ fn too_much_on_its_way_is_refused_and_the_rest_goes_on() {
     live.says(&["waits"]);
     assert!(!live.worker.accepts_publication());
     live.says(&["too much"]);
-    let busy = "#66 refused: 64 appends are on their way; wait for one";
+    let busy = "#258 refused: 256 appends are on their way; wait for one";
     assert_eq!(live.heard_by("producer"), [busy]);
     live.store_is_slow = false;
     live.store_answers();
-    assert_eq!(live.heard_by("producer").len(), 65);
-    assert_eq!(live.store.out.head(), seq(65));
+    assert_eq!(live.heard_by("producer").len(), 257);
+    assert_eq!(live.store.out.head(), seq(257));
+    assert!(live.worker.accepts_publication());
+}
+
+#[test]
+fn few_publications_that_are_large_are_too_much_as_well() {
+    let mut live = live_with_append_on_its_way();
+    let large = "x".repeat(limits::WAITING_PUBLICATION_BYTES / 2);
+    live.says(&[&large]);
+    assert!(live.worker.accepts_publication());
+    live.publishes(with_state(&large, saying(&[])));
+    assert!(!live.worker.accepts_publication());
+    live.says(&["too much"]);
+    let busy = "#4 refused: 2 appends are on their way; wait for one";
+    assert_eq!(live.heard_by("producer"), [busy]);
+    live.store_is_slow = false;
+    live.store_answers();
+    assert_eq!(live.heard_by("producer").len(), 3);
     assert!(live.worker.accepts_publication());
 }
 

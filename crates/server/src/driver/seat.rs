@@ -39,7 +39,7 @@ pub(super) struct SeatKeeper {
     lease: Lease,
     agent: Occupant,
     /// Publications that came before the lease did.
-    early: Vec<(Ticket, Publication)>,
+    early: Vec<(Ticket, Box<Publication>)>,
     /// When an agent may be started again.
     not_before: Option<Timestamp>,
     /// When it must be seen whether the agent is idle, or to be let go.
@@ -261,8 +261,8 @@ impl Driver {
         let Some(given_up) = &mut self.seat.given_up else { return };
         if !given_up.told && self.worker.accepts_publication() {
             given_up.told = true;
-            let publication =
-                Publication { events: agent_failed().into_iter().collect(), ..Default::default() };
+            let events = agent_failed().into_iter().collect();
+            let publication = Box::new(Publication { events, ..Default::default() });
             let ticket = self.next_ticket();
             self.handle(WorkerInput::Publish { ticket, publication });
             self.carry_out_all();
@@ -390,7 +390,7 @@ impl Driver {
     }
 
     /// What an agent says of an entry names that entry. An MCP session knows by other means what answers what.
-    fn stamped(&mut self, publication: Publication) -> Publication {
+    fn stamped(&mut self, publication: Box<Publication>) -> Box<Publication> {
         let record = self.worker.record();
         let Occupant::Running(agent) = &self.seat.agent else { return publication };
         if record.about.kind != Kind::Agent {
@@ -409,7 +409,7 @@ impl Driver {
         &mut self,
         ticket: Ticket,
         sitting: Option<u64>,
-        publication: Publication,
+        publication: Box<Publication>,
     ) -> Done {
         let seated = self.seat.is_occupied() && self.seat.is_leased();
         if sitting.is_some_and(|sitting| sitting != self.seat.sittings || !seated) {

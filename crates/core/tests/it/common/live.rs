@@ -314,7 +314,7 @@ impl Live {
     pub fn publishes(&mut self, publication: Publication) {
         self.last_ticket += 1;
         let ticket = Ticket(self.last_ticket);
-        self.happens(WorkerInput::Publish { ticket, publication });
+        self.happens(WorkerInput::Publish { ticket, publication: Box::new(publication) });
     }
 
     // The store.

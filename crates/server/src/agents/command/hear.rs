@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use rejoin_core::SessionId;
-use rejoin_core::limits::WAITING_PUBLICATIONS;
 use rejoin_core::worker::Publication;
 use tokio::io::AsyncRead;
 use tokio::sync::watch;
@@ -15,13 +14,10 @@ use crate::agents::{AgentCounts, Ignored, LONGEST_EVENT, publication_of};
 use crate::child::lines::{Bounds, Line, Lines};
 use crate::child::stray::StrayLog;
 use crate::error::PublishError;
+use crate::limits::SAYINGS_ON_THEIR_WAY;
 
 /// The longest line that is read as an event.
 const EVENT_LINE: Bounds = Bounds { whole: LONGEST_EVENT, of_longer: 0 };
-
-/// Publications of a child that may be on their way to the store. While there are so many its standard
-/// output is not read, so a child that talks faster than the store takes is slowed down.
-const ON_THEIR_WAY: usize = WAITING_PUBLICATIONS;
 
 /// Publishes what the child says, in order, until it closes its standard output or the session takes
 /// nothing more from it. Of a child that was told to stop the rest is read and dropped, so that it does
@@ -51,7 +47,8 @@ async fn publish_all(
     let mut on_their_way: VecDeque<Saying> = VecDeque::new();
     let mut stray = StrayLog::default();
     loop {
-        let has_room = on_their_way.len() < ON_THEIR_WAY;
+        // A child that talks faster than the store takes is slowed down: its standard output is not read.
+        let has_room = on_their_way.len() < SAYINGS_ON_THEIR_WAY;
         let oldest = async {
             match on_their_way.front_mut() {
                 Some(saying) => saying.published().await,

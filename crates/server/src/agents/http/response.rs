@@ -9,13 +9,13 @@ use hyper::Response;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::CONTENT_TYPE;
 use rejoin_core::SessionId;
-use rejoin_core::limits::WAITING_PUBLICATIONS;
 use tokio::time::timeout;
 
 use crate::agent::{Saying, Seat, Voice};
 use crate::agents::{AgentCounts, Ignored, LONGEST_EVENT, publication_of};
 use crate::child::stray::StrayLog;
 use crate::error::PublishError;
+use crate::limits::SAYINGS_ON_THEIR_WAY;
 use crate::sse_parser::Parser;
 
 /// What a response without events may bring before it is read no further.
@@ -145,7 +145,7 @@ impl Heard {
     /// takes is slowed down.
     async fn publish_texts(&mut self, counts: &AgentCounts) -> Result<(), PublishError> {
         while let Some(text) = self.texts.front() {
-            while self.sayings.len() >= WAITING_PUBLICATIONS
+            while self.sayings.len() >= SAYINGS_ON_THEIR_WAY
                 && let Some(oldest) = self.sayings.front_mut()
             {
                 oldest.published().await?;

@@ -47,7 +47,11 @@ impl InHand {
 
     /// The same publication, each of its events naming the entry that it belongs to: the one that the
     /// publication covers, or else the one that the agent has in hand. Unchanged if there is none.
-    pub(super) fn stamp(&mut self, publication: Publication, progress: Progress) -> Publication {
+    pub(super) fn stamp(
+        &mut self,
+        mut publication: Box<Publication>,
+        progress: Progress,
+    ) -> Box<Publication> {
         self.named = self.named.max(publication.in_seq.unwrap_or_default());
         let covered = progress.covered.max(self.named);
         let entry = match publication.in_seq.filter(|in_seq| *in_seq > InSeq::ZERO) {
@@ -62,8 +66,9 @@ impl InHand {
         }
         let Some((in_seq, message_id)) = entry else { return publication };
         let stamp = |event: EventBody| event.belonging_to(in_seq, message_id.as_ref());
-        let events = publication.events.into_iter().map(stamp).collect();
-        Publication { events, ..publication }
+        let events = std::mem::take(&mut publication.events);
+        publication.events = events.into_iter().map(stamp).collect();
+        publication
     }
 
     /// One that names entries works on the oldest that is not dealt with; any other on the last that it took.
@@ -102,7 +107,8 @@ mod tests {
         let in_seq = in_seq.map(InSeq::new);
         let publication = Publication { events, in_seq, ..Publication::default() };
         let (taken, covered) = (InSeq::new(taken), InSeq::ZERO);
-        let stamped = in_hand.stamp(publication, Progress { taken, covered, names_entries });
+        let stamped =
+            in_hand.stamp(Box::new(publication), Progress { taken, covered, names_entries });
         let event: serde_json::Value = serde_json::from_slice(&stamped.events[0]).unwrap();
         event["metadata"].to_string()
     }

@@ -5,7 +5,6 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rejoin_core::limits::WAITING_PUBLICATIONS;
 use rejoin_core::page::StoredEntry;
 use rejoin_core::worker::Publication;
 use rejoin_core::{EventBody, InSeq, Principal, Seq, SessionId, Term};
@@ -23,6 +22,7 @@ use crate::agent::{Inbox, Orders, Saying, Seat, Voice, stopped};
 use crate::child::places::Place;
 use crate::child::stray::StrayLog;
 use crate::error::PublishError;
+use crate::limits::SAYINGS_ON_THEIR_WAY;
 use crate::mcp::hub::{Hub, Present};
 use crate::mcp::logged::{Event, Notes, StreamName};
 use crate::mcp::message::{Message, RequestId};
@@ -31,10 +31,7 @@ use crate::mcp::upstream::{Heard, Link, Unreachable};
 use crate::metrics::CallOutcome;
 use crate::shared::Shared;
 
-/// Publications that may be on their way to the store; while there are so many nothing more is heard.
-const ON_THEIR_WAY: usize = WAITING_PUBLICATIONS;
-
-/// Bytes of them, for messages may be large: beyond that there is one at a time.
+/// Bytes of publications on their way to the store, for messages may be large: beyond that there is one at a time.
 const BYTES_ON_THEIR_WAY: usize = 4 * 1024 * 1024;
 
 /// One session's gateway.
@@ -209,7 +206,8 @@ impl<'a> Desk<'a> {
         if let Some(in_seq) = self.lost.pop_front() {
             return Ok(Happened::LostAnswer(in_seq));
         }
-        let has_room = self.sayings.len() < ON_THEIR_WAY && self.saying_bytes < BYTES_ON_THEIR_WAY;
+        let has_room =
+            self.sayings.len() < SAYINGS_ON_THEIR_WAY && self.saying_bytes < BYTES_ON_THEIR_WAY;
         let takes_more = has_room && self.unsent.is_empty();
         let place = async {
             match &self.place {
