@@ -175,7 +175,7 @@ impl<'a, 'j> Rebuild<'a, 'j> {
             seen_keys,
             snapshot,
         };
-        let slot = Slot::with_packed(key, state, packed.map(Box::new));
+        let slot = Slot::with_packed(key, state, packed);
         let mut session = slot.lock_packed();
         session.row_sum.replace(row_sum);
         session.unnoted_from = unnoted_from;

@@ -34,8 +34,8 @@ pub(super) struct Slot(Mutex<Session>);
 pub(super) struct Session {
     /// The session as of the last change, committed or not.
     pub(super) state: SessionState<Piece>,
-    /// The events of its out log, if nobody has looked at it since the store was opened.
-    packed: Option<Box<PackedLog>>,
+    /// What else there is to know of its out log; most have nothing.
+    beside_log: Option<Box<BesideLog>>,
     /// The name of its row and its logs.
     pub(super) key: Key,
     /// The checksum of its row, if it has one.
@@ -55,9 +55,6 @@ pub(super) struct Session {
     pub(super) forgotten: bool,
     /// Whether something is known of it that no file says, and need not: an ack, a trim.
     pub(super) unsaved: bool,
-    /// Where the out log began when that was written last, with results and without; nothing as long as it
-    /// has had no results since the store was opened.
-    said_trimmed: Option<Box<(Seq, Seq)>>,
     /// Whether requests for it were put off.
     pub(super) waited_for: bool,
     /// What the commit that is being made does with it.
@@ -66,6 +63,16 @@ pub(super) struct Session {
     uncommitted: (u32, u32),
     /// What readers see instead, if more than that was changed.
     aside: Option<Box<Aside>>,
+}
+
+/// What there is to know of an out log besides the log. One after the other, so they share their place.
+#[derive(Debug)]
+pub(super) enum BesideLog {
+    /// Its events: nobody has looked at it since the store was opened.
+    Packed(PackedLog),
+    /// Where it began when that was written last, with results and without: it has had results since the
+    /// store was opened.
+    SaidTrimmed(Seq, Seq),
 }
 
 /// The checksum of a session's row, if it has one. Five bytes where `Option<u32>` has eight, with no
@@ -163,11 +170,11 @@ impl Slot {
     pub(super) fn with_packed(
         key: Key,
         state: SessionState<Piece>,
-        packed: Option<Box<PackedLog>>,
+        packed: Option<PackedLog>,
     ) -> Arc<Self> {
         Arc::new(Self(Mutex::new(Session {
             state,
-            packed,
+            beside_log: packed.map(|packed| Box::new(BesideLog::Packed(packed))),
             key,
             row_sum: RowSum::default(),
             unnoted_from: None,
@@ -177,7 +184,6 @@ impl Slot {
             in_account: Counted::default(),
             forgotten: false,
             unsaved: false,
-            said_trimmed: None,
             waited_for: false,
             plan: Plan::default(),
             uncommitted: (0, 0),
@@ -205,7 +211,10 @@ impl Slot {
 impl Session {
     /// The events of its out log, if they are packed still.
     pub(super) fn packed(&self) -> Option<&PackedLog> {
-        self.packed.as_deref()
+        match self.beside_log.as_deref() {
+            Some(BesideLog::Packed(packed)) => Some(packed),
+            Some(BesideLog::SaidTrimmed(..)) | None => None,
+        }
     }
 
     /// Notes whether it is to be counted among those that go on; says what that changes.
@@ -238,11 +247,13 @@ impl Session {
 
     /// Makes the out log whole.
     pub(super) fn unpack(&mut self) {
-        if let Some(packed) = self.packed.take() {
+        let is_packed = |beside: &mut Box<BesideLog>| matches!(**beside, BesideLog::Packed(_));
+        let Some(beside) = self.beside_log.take_if(is_packed) else { return };
+        if let BesideLog::Packed(packed) = *beside {
             self.state.out = packed.unpack(self.state.out.acked());
-            if self.state.out.holds_results() {
-                self.said_trimmed.get_or_insert_default();
-            }
+        }
+        if self.state.out.holds_results() {
+            self.says_trimmed(Seq::ZERO, Seq::ZERO);
         }
     }
 
@@ -269,17 +280,27 @@ impl Session {
     /// was asked last.
     pub(super) fn trimmed_since_said(&mut self) -> Option<(Seq, Seq)> {
         let out = &self.state.out;
-        if self.said_trimmed.is_none() && !out.holds_results() {
+        if self.beside_log.is_none() && !out.holds_results() {
             return None;
         }
         let now = (out.first(), out.oldest());
-        let said = self.said_trimmed.get_or_insert_default();
-        (std::mem::replace(&mut **said, now) != now).then_some(now)
+        let said = match self.beside_log.as_deref() {
+            Some(BesideLog::SaidTrimmed(first, oldest)) => (*first, *oldest),
+            Some(BesideLog::Packed(_)) | None => (Seq::ZERO, Seq::ZERO),
+        };
+        if said != now {
+            self.says_trimmed(now.0, now.1);
+        }
+        (said != now).then_some(now)
+    }
+
+    fn says_trimmed(&mut self, first: Seq, oldest: Seq) {
+        self.beside_log = Some(Box::new(BesideLog::SaidTrimmed(first, oldest)));
     }
 
     /// Goes on with the logs of another session, in the same place of the journal.
     pub(super) fn has_logs_of(&mut self, old: &mut Self) {
-        self.said_trimmed = old.said_trimmed.take();
+        self.beside_log = old.beside_log.take();
     }
 
     /// An event was added to the out log, which readers do not see until the commit.
