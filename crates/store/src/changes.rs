@@ -19,47 +19,70 @@ struct Board {
     has_failed: AtomicBool,
 }
 
-type Subscribers = HashMap<SessionId, Vec<Arc<Notify>>>;
+type Subscribers = HashMap<SessionId, Vec<Arc<Subscriber>>>;
+
+#[derive(Debug)]
+struct Subscriber {
+    told: Notify,
+    /// Whether it is told of messages too.
+    of_messages: AtomicBool,
+}
+
+/// How much of a session has changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Extent {
+    /// Nothing that anybody waits for.
+    #[default]
+    Nothing,
+    /// Messages were entered: only their readers need to look.
+    Messages,
+    /// Anything.
+    Anything,
+}
 
 /// Is told when a session has changed. What happens between two calls of [`Changes::changed`] is not
 /// missed: subscribe, look, then wait.
 #[must_use = "it is told of nothing once it is dropped"]
 pub struct Changes {
     session: SessionId,
-    told: Arc<Notify>,
+    subscriber: Arc<Subscriber>,
     board: ChangeBoard,
 }
 
 impl ChangeBoard {
     /// Tells of all changes of a session from now on.
     pub fn subscribe(&self, id: &SessionId) -> Changes {
-        let told = Arc::new(Notify::new());
-        self.lock().entry(id.clone()).or_default().push(Arc::clone(&told));
-        Changes { session: id.clone(), told, board: self.clone() }
+        let of_messages = AtomicBool::new(false);
+        let subscriber = Arc::new(Subscriber { told: Notify::new(), of_messages });
+        self.lock().entry(id.clone()).or_default().push(Arc::clone(&subscriber));
+        Changes { session: id.clone(), subscriber, board: self.clone() }
     }
 
-    /// These sessions have changed, and readers can see it.
-    pub fn announce<'a>(&self, sessions: impl IntoIterator<Item = &'a SessionId>) {
-        self.announcement(sessions).make();
+    /// A session has changed, and readers can see it.
+    pub fn announce(&self, session: &SessionId, extent: Extent) {
+        self.announcement([(session, extent)]).make();
     }
 
     /// What there is to announce of these sessions, for stores that know a better place to do it from.
     pub(crate) fn announcement<'a>(
         &self,
-        sessions: impl IntoIterator<Item = &'a SessionId>,
+        sessions: impl IntoIterator<Item = (&'a SessionId, Extent)>,
     ) -> Announcement {
         let board = self.lock();
         if board.is_empty() {
             return Announcement::default();
         }
-        let told = sessions.into_iter().filter_map(|id| board.get(id)).flatten();
-        Announcement(told.cloned().collect())
+        let concerned = sessions.into_iter().flat_map(|(id, extent)| {
+            let subscribers = board.get(id).into_iter().flatten();
+            subscribers.filter(move |subscriber| subscriber.wants(extent))
+        });
+        Announcement(concerned.cloned().collect())
     }
 
     /// The store makes no changes any longer: everybody who waits is told.
     pub fn announce_failure(&self) {
         self.0.has_failed.store(true, Ordering::Release);
-        self.lock().values().flatten().for_each(|told| told.notify_one());
+        self.lock().values().flatten().for_each(|subscriber| subscriber.told.notify_one());
     }
 
     fn lock(&self) -> MutexGuard<'_, Subscribers> {
@@ -67,21 +90,37 @@ impl ChangeBoard {
     }
 }
 
+impl Subscriber {
+    fn wants(&self, extent: Extent) -> bool {
+        match extent {
+            Extent::Nothing => false,
+            Extent::Messages => self.of_messages.load(Ordering::Relaxed),
+            Extent::Anything => true,
+        }
+    }
+}
+
 /// Those who are to be told of changes that readers can see by now.
 #[derive(Debug, Default)]
-pub(crate) struct Announcement(Vec<Arc<Notify>>);
+pub(crate) struct Announcement(Vec<Arc<Subscriber>>);
 
 impl Announcement {
     pub(crate) fn make(self) {
-        self.0.iter().for_each(|told| told.notify_one());
+        self.0.iter().for_each(|subscriber| subscriber.told.notify_one());
     }
 }
 
 impl Changes {
+    /// The same, and from now on also told when messages were entered.
+    pub fn and_messages(self) -> Self {
+        self.subscriber.of_messages.store(true, Ordering::Relaxed);
+        self
+    }
+
     /// Waits until the session has changed since the last call, or since it was subscribed to. One return may
     /// stand for several changes, and for none. Nothing is missed if it is dropped.
     pub async fn changed(&mut self) {
-        self.told.notified().await;
+        self.subscriber.told.notified().await;
     }
 
     /// Whether the store makes no changes any longer: it has failed, or was closed.
@@ -93,9 +132,9 @@ impl Changes {
 impl Drop for Changes {
     fn drop(&mut self) {
         let mut board = self.board.lock();
-        if let Some(told) = board.get_mut(&self.session) {
-            told.retain(|told| !Arc::ptr_eq(told, &self.told));
-            if told.is_empty() {
+        if let Some(subscribers) = board.get_mut(&self.session) {
+            subscribers.retain(|other| !Arc::ptr_eq(other, &self.subscriber));
+            if subscribers.is_empty() {
                 board.remove(&self.session);
             }
         }

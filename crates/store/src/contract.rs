@@ -66,8 +66,9 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// A session as of its last durable change; nothing if it is unknown or forgotten.
     async fn session(&self, id: &SessionId) -> Result<Option<Record>, Unavailable>;
 
-    /// Tells when a session has changed in a way that [`Store::session`], [`Store::read`] or [`Store::messages`] show,
-    /// and when the store ceases to work. A reader that was told of a change sees it. Acks and trims need not be told.
+    /// Tells when a session has changed in a way that [`Store::session`] or [`Store::read`] show, and when the store
+    /// ceases to work. A reader that was told of a change sees it. Acks and trims need not be told, and messages are told
+    /// to those who ask for that ([`Changes::and_messages`]).
     fn changes(&self, id: &SessionId) -> Changes;
 
     /// Sessions in the order of their ids, from after `query.after`.

@@ -25,7 +25,7 @@ use rejoin_core::{InSeq, Principal, Seq, SessionId, Term, Timestamp};
 use crate::account::{Accounts, Adds, Bounds, Counted};
 use crate::active::Active;
 use crate::audit::{AuditPage, AuditQuery, AuditRecord};
-use crate::changes::{ChangeBoard, Changes};
+use crate::changes::{ChangeBoard, Changes, Extent};
 use crate::contract::{
     Body, CreateRefused, Due, Failure, MessagePage, Page, PageLimit, Query, Restoration, Store,
     StoredEntry, StoredEvent, StoredMessage, StoredSnapshot, Unavailable,
@@ -120,6 +120,19 @@ impl MemoryStore {
         audit: impl FnOnce(&Result<T, R>) -> Option<AuditRecord>,
         change: impl FnOnce(&mut SessionState<Body>) -> Result<T, R>,
     ) -> Result<T, Failure<R>> {
+        let result = self.change_quietly(id, now, audit, change);
+        self.changes.announce(id, Extent::Anything);
+        result
+    }
+
+    /// The same, and nobody is told.
+    fn change_quietly<T, R>(
+        &self,
+        id: &SessionId,
+        now: Option<Timestamp>,
+        audit: impl FnOnce(&Result<T, R>) -> Option<AuditRecord>,
+        change: impl FnOnce(&mut SessionState<Body>) -> Result<T, R>,
+    ) -> Result<T, Failure<R>> {
         let mut inner = self.lock()?;
         let inner = &mut *inner;
         let session = inner.sessions.get_mut(id).ok_or(Failure::NotFound)?;
@@ -140,7 +153,6 @@ impl MemoryStore {
             inner.write_down(record, self.audit_max);
         }
         self.keep_to_bound(inner);
-        self.changes.announce([id]);
         result.map_err(Failure::Refused)
     }
 
@@ -451,7 +463,9 @@ impl Store for MemoryStore {
         enter: Enter<Body>,
     ) -> Result<Entered, Failure<EnterRefused>> {
         self.check_enter(id, &enter)?;
-        self.change(id, None, |session| session.enter(enter))
+        let entered = self.change_quietly(id, None, |_| None, |session| session.enter(enter));
+        self.changes.announce(id, Extent::Messages);
+        entered
     }
 
     async fn take_lease(
@@ -608,7 +622,7 @@ impl Store for MemoryStore {
         {
             self.uncount(&session);
             self.refuse_seals_of(&session);
-            self.changes.announce([id]);
+            self.changes.announce(id, Extent::Anything);
         }
         Ok(())
     }
@@ -651,7 +665,7 @@ impl Store for MemoryStore {
             (None, Some(trace)) => drop(self.insert(inner, trace)),
             (None, None) => {}
         }
-        self.changes.announce([&from]);
+        self.changes.announce(&from, Extent::Anything);
         let replaced = old.filter(|_| replaces_active).map(Box::new);
         Ok(Restoration::Made { record: Box::new(self.insert(inner, session)), replaced })
     }

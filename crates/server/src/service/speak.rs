@@ -228,7 +228,8 @@ impl Service {
     ) -> Result<MessagePage, Denial> {
         let deadline = Instant::now() + patience;
         let id = &self.meant(visitor, id).await?;
-        let mut changes = self.sessions().store().changes(id); // before looking: nothing falls in between
+        let changes = self.sessions().store().changes(id); // before looking: nothing falls in between
+        let mut changes = changes.and_messages();
         let mut phase = self.phase();
         loop {
             agents_only(&self.active(visitor, id).await?)?;

@@ -25,6 +25,7 @@ use super::shared::Shared;
 use super::slot::{Session, Slot, Touches, Trace};
 use crate::active::Active;
 use crate::audit::AuditRecord;
+use crate::changes::Extent;
 use crate::contract::{Body, CreateRefused, Failure, Restoration};
 
 /// Every session there is as of the last change, committed or not.
@@ -135,7 +136,7 @@ impl Papers {
         if let Some(known) = session.state.check_enter(&enter).map_err(Failure::Refused)? {
             return Ok(known);
         }
-        batch.touch(slot, session, Touches::Record);
+        batch.touch_messages(slot, session);
         let remembered = session.state.ids();
         let entered = session.state.enter(enter).map_err(Failure::Refused)?;
         self.ledger.change_ids(remembered, session.state.ids());
@@ -294,7 +295,7 @@ impl Papers {
         session.plan.trace = Trace::Nothing;
         session.plan.reschedule = false;
         let Aftermath { changed, index_changes, .. } = &mut self.batch.aftermath;
-        changed.push(Arc::clone(&session.state.about));
+        changed.push((Arc::clone(&session.state.about), Extent::Anything));
         index_changes.push(IndexChange::Remove(id.clone(), session.due()));
     }
 

@@ -15,6 +15,7 @@ use super::request::Answer;
 use super::slot::{Session, Slot, Touches, Trace};
 use super::waiting::{Ticket, Waiting};
 use crate::audit::AuditRecord;
+use crate::changes::Extent;
 use crate::contract::Body;
 use crate::forgotten::SealNote;
 
@@ -51,7 +52,7 @@ pub(super) struct Aftermath {
     /// Sessions of which more was changed than that events were added: readers may see it then.
     pub(super) touched: Vec<Arc<Slot>>,
     /// Sessions that readers will see changed.
-    pub(super) changed: Vec<Arc<About>>,
+    pub(super) changed: Vec<(Arc<About>, Extent)>,
     /// What readers will see come and go.
     pub(super) index_changes: Vec<IndexChange>,
     /// Bodies that were written again.
@@ -141,12 +142,29 @@ impl Batch {
 
     /// To be called before a session is changed: what readers see is kept until the commit.
     pub(super) fn touch(&mut self, slot: &Arc<Slot>, session: &mut Session, touches: Touches) {
+        self.touch_some(slot, session, touches, Extent::Anything);
+    }
+
+    /// The same before a message is entered.
+    pub(super) fn touch_messages(&mut self, slot: &Arc<Slot>, session: &mut Session) {
+        self.touch_some(slot, session, Touches::Record, Extent::Messages);
+    }
+
+    fn touch_some(
+        &mut self,
+        slot: &Arc<Slot>,
+        session: &mut Session,
+        touches: Touches,
+        extent: Extent,
+    ) {
         session.put_aside(touches);
         session.plan.reschedule |= touches >= Touches::Record;
-        if !session.plan.changed {
-            session.plan.changed = true;
+        if !session.plan.is_changed() {
             session.touched = self.number();
-            self.aftermath.changed.push(Arc::clone(&session.state.about));
+        }
+        if session.plan.changed < extent {
+            session.plan.changed = extent;
+            self.aftermath.changed.push((Arc::clone(&session.state.about), extent));
         }
         if touches >= Touches::Record {
             self.list(slot, session);

@@ -352,7 +352,7 @@ impl Store for EmbeddedStore {
         if let Some(slot) = self.shared.index.find(id) {
             let mut session = slot.lock();
             // Nothing is under way: the state is what is committed, and an ack need not be.
-            if !session.plan.changed {
+            if !session.plan.is_changed() {
                 session.state.ack(&ack).map_err(Failure::Refused)?;
                 session.unsaved = true;
                 return Ok(());

@@ -84,7 +84,7 @@ impl Papers {
         let some = self.unwritten.len().saturating_sub(limits::LAZY_ROWS);
         for slot in self.unwritten.drain(some..) {
             let session = &mut *slot.lock();
-            if session.plan.changed && session.touched < self.batch.number() {
+            if session.plan.is_changed() && session.touched < self.batch.number() {
                 busy.push(Arc::clone(&slot));
             } else if session.row_sum.is_some() {
                 self.batch.touch(&slot, session, Touches::Record);

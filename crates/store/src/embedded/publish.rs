@@ -109,7 +109,10 @@ impl Writer {
         if !index_changes.is_empty() {
             self.shared.index.apply(index_changes.drain(..));
         }
-        let readers = self.shared.changes.announcement(changed.iter().map(|about| &about.id));
+        let readers = self
+            .shared
+            .changes
+            .announcement(changed.iter().map(|(about, extent)| (&about.id, *extent)));
         changed.clear();
         readers
     }

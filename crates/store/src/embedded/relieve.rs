@@ -61,7 +61,7 @@ impl Shared {
             let session = slot.lock_packed();
             let holds = session.in_account.holding().events > 0;
             let concerned = whose.is_none_or(|whose| *whose == session.state.about.principal);
-            let may_give = holds && concerned && !session.plan.changed;
+            let may_give = holds && concerned && !session.plan.is_changed();
             may_give.then(|| (relief::rank(&session.state), Arc::clone(slot)))
         });
         relief::relieve(&mut ranked.collect::<Vec<_>>(), excess, |slot, what, bytes| {
@@ -93,7 +93,7 @@ impl Shared {
 
     fn settle(&self, slot: &Slot, now: Timestamp) -> bool {
         let session = &mut *slot.lock_packed();
-        let outlived = !session.plan.changed && session.has_outlived(&self.bounds, now);
+        let outlived = !session.plan.is_changed() && session.has_outlived(&self.bounds, now);
         if outlived {
             session.unpack();
             session.state.settle(&self.bounds, now);

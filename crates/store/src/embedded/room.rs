@@ -128,7 +128,7 @@ impl Papers {
     fn at_rest(&self, id: SessionId) -> Option<(SessionId, Arc<Slot>)> {
         let slot = self.tables.by_id.get(&id)?;
         let session = slot.lock_packed();
-        let at_rest = !session.plan.changed && !session.waited_for;
+        let at_rest = !session.plan.is_changed() && !session.waited_for;
         at_rest.then(|| (id, Arc::clone(slot)))
     }
 }

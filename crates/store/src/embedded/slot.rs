@@ -24,6 +24,7 @@ use super::journal::{Key, Numbers};
 use super::packed::PackedLog;
 use super::piece::Piece;
 use crate::account::Counted;
+use crate::changes::Extent;
 
 /// A session, shared between callers, the writer and the readers.
 #[derive(Debug)]
@@ -105,8 +106,8 @@ impl RowSum {
 /// What a commit does with a session, besides writing the records of its logs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Plan {
-    /// Whether it was changed since the last commit.
-    pub(super) changed: bool,
+    /// How much of it was changed since the last commit.
+    pub(super) changed: Extent,
     /// Whether the writer goes through it afterwards. If not, only events were added.
     pub(super) listed: bool,
     /// What is written of it.
@@ -117,6 +118,13 @@ pub(super) struct Plan {
     pub(super) reschedule: bool,
     /// Whether readers do not know it yet.
     pub(super) is_new: bool,
+}
+
+impl Plan {
+    /// Whether the session was changed since the last commit.
+    pub(super) fn is_changed(&self) -> bool {
+        self.changed > Extent::Nothing
+    }
 }
 
 /// What a change leaves behind besides the records of the logs. Each includes the ones before it.
@@ -312,12 +320,12 @@ impl Session {
     /// Whether requests for it must wait, while a commit is under way and `next` is being put together:
     /// that commit has changed it, or others that came before wait still.
     pub(super) fn must_wait(&self, next: u64) -> bool {
-        self.waited_for || (self.plan.changed && self.touched < next)
+        self.waited_for || (self.plan.is_changed() && self.touched < next)
     }
 
     /// Readers see the events that were added, if their commit has returned.
     fn catch_up(&mut self) {
-        let unlisted = self.plan.changed && !self.plan.listed;
+        let unlisted = self.plan.is_changed() && !self.plan.listed;
         if unlisted && self.state.out.newest().is_some_and(|event| event.body.is_durable()) {
             self.reveal();
         }

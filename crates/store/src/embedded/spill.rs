@@ -52,7 +52,7 @@ impl Spill {
         let mut session = slot.lock();
         let in_use = session.touched > since || session.state.vitals.attached.is_some();
         // What is not committed yet is nowhere else.
-        if session.plan.changed || (gently && in_use) {
+        if session.plan.is_changed() || (gently && in_use) {
             let touched = session.touched;
             drop(session);
             self.line.push_back((slot, touched));

@@ -39,7 +39,7 @@ async fn meanwhile<T>(waiting: impl Future<Output = ()>, doing: impl Future<Outp
 
 pub async fn each_change_that_readers_see_is_told(world: World) {
     let id = world.session().await;
-    let mut changes = world.store.changes(&id);
+    let mut changes = world.store.changes(&id).and_messages();
     let attach = world.attach(&id);
     meanwhile(sees(&world, &mut changes, &id, |record| record.attached.is_some()), attach).await;
     let enter = world.say(&id, "question");
@@ -74,10 +74,22 @@ pub async fn what_happened_before_one_waits_is_not_missed(world: World) {
     let (id, other) = (world.session().await, world.session().await);
     let mut changes = world.store.changes(&id);
     let mut others = world.store.changes(&other);
-    world.say(&id, "one").await;
+    world.publish(&id, 1).await;
     timeout(SOON, changes.changed()).await.expect("it changed since the subscription");
     let quiet = timeout(Duration::from_millis(20), others.changed()).await;
     assert!(quiet.is_err(), "nothing happened to the other one");
+}
+
+pub async fn messages_are_told_to_those_who_ask_for_them(world: World) {
+    let id = world.session().await;
+    let mut changes = world.store.changes(&id);
+    let mut also_messages = world.store.changes(&id).and_messages();
+    world.say(&id, "question").await;
+    timeout(SOON, also_messages.changed()).await.expect("it asked for messages");
+    let quiet = timeout(Duration::from_millis(20), changes.changed()).await;
+    assert!(quiet.is_err(), "nothing happened that it waits for");
+    world.publish(&id, 1).await;
+    timeout(SOON, changes.changed()).await.expect("an event is more than a message");
 }
 
 pub async fn who_waits_learns_that_the_store_was_closed(world: World) {

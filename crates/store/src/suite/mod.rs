@@ -189,6 +189,7 @@ suite! {
             each_change_that_readers_see_is_told,
             a_change_whose_caller_has_gone_is_told,
             what_happened_before_one_waits_is_not_missed,
+            messages_are_told_to_those_who_ask_for_them,
             who_waits_learns_that_the_store_was_closed,
         }
         client {
