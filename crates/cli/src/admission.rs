@@ -41,11 +41,11 @@ impl ConnectionBounds {
 #[derive(Debug)]
 pub(crate) struct Admission {
     bounds: ConnectionBounds,
-    state: Mutex<State>,
+    state: Mutex<OpenConnections>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct OpenConnections {
     open: usize,
     by_address: HashMap<Network, usize>,
     refused: u64,
@@ -84,7 +84,7 @@ impl Admission {
     }
 }
 
-impl State {
+impl OpenConnections {
     fn refuse(&mut self, peer: IpAddr) {
         self.refused += 1;
         if self.logged.is_none_or(|logged| logged.elapsed() >= LOG_REFUSALS_EVERY) {

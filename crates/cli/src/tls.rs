@@ -20,7 +20,7 @@ use crate::settings::Settings;
 #[derive(Clone, Debug)]
 pub(crate) struct Tls {
     files: Arc<Files>,
-    shown: Arc<Shown>,
+    shown: Arc<ShownCertificate>,
 }
 
 #[derive(Debug)]
@@ -31,9 +31,9 @@ struct Files {
 
 /// The certificate that new connections see.
 #[derive(Debug)]
-struct Shown(RwLock<Arc<CertifiedKey>>);
+struct ShownCertificate(RwLock<Arc<CertifiedKey>>);
 
-impl ResolvesServerCert for Shown {
+impl ResolvesServerCert for ShownCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner)))
     }
@@ -45,7 +45,7 @@ pub(crate) fn open(settings: &Settings) -> Result<Option<Tls>> {
         return Ok(None);
     };
     let files = Files { certificate: certificate.clone(), key: key.clone() };
-    let shown = Shown(RwLock::new(Arc::new(files.read()?)));
+    let shown = ShownCertificate(RwLock::new(Arc::new(files.read()?)));
     Ok(Some(Tls { files: Arc::new(files), shown: Arc::new(shown) }))
 }
 
@@ -55,7 +55,7 @@ impl Tls {
         let builder = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
             .context("TLS can't be set up")?;
-        let resolver: Arc<Shown> = Arc::clone(&self.shown);
+        let resolver: Arc<ShownCertificate> = Arc::clone(&self.shown);
         let mut config = builder.with_no_client_auth().with_cert_resolver(resolver);
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(TlsAcceptor::from(Arc::new(config)))

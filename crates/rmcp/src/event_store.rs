@@ -30,7 +30,7 @@ pub struct DurableEventStore {
 }
 
 /// A place in a stream.
-struct Place {
+struct ReplayPlace {
     session: SessionId,
     log: LogId,
     seq: Seq,
@@ -74,7 +74,7 @@ impl DurableEventStore {
             self.keep_for_its_client(&record).await;
         }
         let (session, log) = (record.id().clone(), record.log);
-        Ok(Place { session, log, seq: published.last }.to_text())
+        Ok(ReplayPlace { session, log, seq: published.last }.to_text())
     }
 
     /// A stream that has been answered is kept for as long as its client may come for that.
@@ -104,7 +104,8 @@ impl EventStore for DurableEventStore {
         &self,
         last_event_id: &str,
     ) -> Result<EventStream, EventStoreError> {
-        let place = Place::parse(last_event_id).ok_or("no event of this store has that id")?;
+        let place =
+            ReplayPlace::parse(last_event_id).ok_or("no event of this store has that id")?;
         let changes = self.sessions.store().changes(&place.session);
         let store = self.sessions.store();
         let page = store.read(&place.session, place.seq.previous(), one()).await?;
@@ -126,7 +127,7 @@ impl EventStore for DurableEventStore {
 struct Replay {
     sessions: Sessions,
     /// The last event that was read.
-    place: Place,
+    place: ReplayPlace,
     changes: Changes,
     over: bool,
 }
@@ -176,7 +177,7 @@ impl Replay {
     }
 }
 
-impl Place {
+impl ReplayPlace {
     fn to_text(&self) -> String {
         format!("{}.{:016x}.{}", self.session, self.log.get(), self.seq)
     }

@@ -102,11 +102,11 @@ pub(crate) struct Accounts {
     over: AtomicUsize,
     /// How many come near to it with what can't give way.
     tight: AtomicUsize,
-    inner: Mutex<Inner>,
+    inner: Mutex<AccountTable>,
 }
 
 #[derive(Debug, Default)]
-struct Inner {
+struct AccountTable {
     accounts: HashMap<Principal, Account>,
     over: HashSet<Principal>,
     forgotten: ForgottenSeals,
@@ -278,7 +278,7 @@ impl Accounts {
         here && !known.is_some_and(is_of) && forgotten
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, AccountTable> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -30,7 +30,7 @@ struct Subscriber {
 
 /// How much of a session has changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Extent {
+pub enum News {
     /// Nothing that anybody waits for.
     #[default]
     Nothing,
@@ -59,14 +59,14 @@ impl ChangeBoard {
     }
 
     /// A session has changed, and readers can see it.
-    pub fn announce(&self, session: &SessionId, extent: Extent) {
+    pub fn announce(&self, session: &SessionId, extent: News) {
         self.announcement([(session, extent)]).make();
     }
 
     /// What there is to announce of these sessions, for stores that know a better place to do it from.
     pub(crate) fn announcement<'a>(
         &self,
-        sessions: impl IntoIterator<Item = (&'a SessionId, Extent)>,
+        sessions: impl IntoIterator<Item = (&'a SessionId, News)>,
     ) -> Announcement {
         let board = self.lock();
         if board.is_empty() {
@@ -91,11 +91,11 @@ impl ChangeBoard {
 }
 
 impl Subscriber {
-    fn wants(&self, extent: Extent) -> bool {
+    fn wants(&self, extent: News) -> bool {
         match extent {
-            Extent::Nothing => false,
-            Extent::Messages => self.of_messages.load(Ordering::Relaxed),
-            Extent::Anything => true,
+            News::Nothing => false,
+            News::Messages => self.of_messages.load(Ordering::Relaxed),
+            News::Anything => true,
         }
     }
 }

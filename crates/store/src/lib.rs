@@ -20,7 +20,7 @@ mod shares;
 #[cfg(feature = "suite")]
 pub mod suite;
 
-pub use changes::{ChangeBoard, Changes, Extent};
+pub use changes::{ChangeBoard, Changes, News};
 pub use contract::{
     Body, CreateRefused, Due, Failure, MessagePage, Page, PageLimit, Parked, Query, Restoration,
     Store, StoredEntry, StoredEvent, StoredMessage, StoredSnapshot, Unavailable,

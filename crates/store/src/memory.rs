@@ -25,7 +25,7 @@ use rejoin_core::{InSeq, Principal, Seq, SessionId, Term, Timestamp};
 use crate::account::{Accounts, Adds, Bounds, Counted};
 use crate::active::Active;
 use crate::audit::{AuditPage, AuditQuery, AuditRecord};
-use crate::changes::{ChangeBoard, Changes, Extent};
+use crate::changes::{ChangeBoard, Changes, News};
 use crate::contract::{
     Body, CreateRefused, Due, Failure, MessagePage, Page, PageLimit, Query, Restoration, Store,
     StoredEntry, StoredEvent, StoredMessage, StoredSnapshot, Unavailable,
@@ -43,7 +43,7 @@ pub struct MemoryStore {
     accounts: Accounts,
     max: Bounds,
     audit_max: usize,
-    inner: Mutex<Inner>,
+    inner: Mutex<MemoryTables>,
     /// Held while a session is ended: it may go on only in one that is not ended meanwhile.
     ending: Mutex<()>,
     measurements: Measurements,
@@ -51,7 +51,7 @@ pub struct MemoryStore {
 }
 
 #[derive(Debug, Default)]
-struct Inner {
+struct MemoryTables {
     sessions: BTreeMap<SessionId, SessionState<Body>>,
     /// Every session's [`Record::due_at`], to find the next one without looking at all.
     due: BTreeSet<(Timestamp, SessionId)>,
@@ -96,7 +96,7 @@ impl MemoryStore {
         self
     }
 
-    fn lock(&self) -> Result<MutexGuard<'_, Inner>, Unavailable> {
+    fn lock(&self) -> Result<MutexGuard<'_, MemoryTables>, Unavailable> {
         // A panic inside a change would have been one of ours; what it left is still the truth.
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         if inner.closed { Err(Unavailable(Arc::from("it was closed"))) } else { Ok(inner) }
@@ -121,7 +121,7 @@ impl MemoryStore {
         change: impl FnOnce(&mut SessionState<Body>) -> Result<T, R>,
     ) -> Result<T, Failure<R>> {
         let result = self.change_quietly(id, now, audit, change);
-        self.changes.announce(id, Extent::Anything);
+        self.changes.announce(id, News::Anything);
         result
     }
 
@@ -164,7 +164,7 @@ impl MemoryStore {
     }
 
     /// Has sessions give way if a principal, or all together, hold too much.
-    fn keep_to_bound(&self, inner: &mut Inner) {
+    fn keep_to_bound(&self, inner: &mut MemoryTables) {
         if !self.accounts.holds_too_much() {
             return;
         }
@@ -174,7 +174,7 @@ impl MemoryStore {
         self.relieve(inner, None, self.accounts.excess());
     }
 
-    fn relieve(&self, inner: &mut Inner, whose: Option<&Principal>, excess: usize) {
+    fn relieve(&self, inner: &mut MemoryTables, whose: Option<&Principal>, excess: usize) {
         let concerned = inner.sessions.iter().filter(|(_, session)| {
             session.holding().events > 0
                 && whose.is_none_or(|whose| *whose == session.about.principal)
@@ -194,7 +194,7 @@ impl MemoryStore {
     /// ended.
     fn make_room(
         &self,
-        inner: &mut Inner,
+        inner: &mut MemoryTables,
         principal: &Principal,
         more: u64,
         adds: Adds,
@@ -213,7 +213,7 @@ impl MemoryStore {
 
     /// Forgets the session of a principal that ended first, if there is one. States of it are not gone on
     /// from again.
-    fn forget_oldest(&self, inner: &mut Inner, principal: &Principal) -> bool {
+    fn forget_oldest(&self, inner: &mut MemoryTables, principal: &Principal) -> bool {
         let oldest = self.accounts.oldest_ended(principal, 1).pop();
         let session = oldest.and_then(|id| inner.remove(&id));
         session.as_ref().inspect(|session| self.uncount(session));
@@ -237,7 +237,7 @@ impl MemoryStore {
     /// Makes room for another session of a principal.
     fn make_room_for(
         &self,
-        inner: &mut Inner,
+        inner: &mut MemoryTables,
         create: &Create,
         more: u64,
     ) -> Result<(), OverBound> {
@@ -248,7 +248,7 @@ impl MemoryStore {
         self.make_room(inner, principal, create.fixed_bytes() + more, Adds::Client)
     }
 
-    fn insert(&self, inner: &mut Inner, session: SessionState<Body>) -> Record {
+    fn insert(&self, inner: &mut MemoryTables, session: SessionState<Body>) -> Record {
         self.recount(&session, Counted::default());
         inner.insert(session)
     }
@@ -277,7 +277,7 @@ impl MemoryStore {
     /// session is not known.
     fn check_restore(
         &self,
-        inner: &mut Inner,
+        inner: &mut MemoryTables,
         restore: &Restore<Body>,
     ) -> Result<(), Failure<RestoreRefused>> {
         let old = inner.sessions.get(&restore.from);
@@ -331,7 +331,7 @@ impl Default for MemoryStore {
     }
 }
 
-impl Inner {
+impl MemoryTables {
     fn insert(&mut self, session: SessionState<Body>) -> Record {
         let record = session.record();
         self.reschedule(record.id(), None, record.due_at());
@@ -370,12 +370,12 @@ impl Inner {
 }
 
 /// The sessions that a restore looks at.
-struct Line<'a> {
+struct RestoreView<'a> {
     sessions: &'a mut BTreeMap<SessionId, SessionState<Body>>,
     active: &'a Active,
 }
 
-impl state::Sessions<Body> for Line<'_> {
+impl state::Sessions<Body> for RestoreView<'_> {
     fn find(&mut self, id: &SessionId) -> Option<&mut SessionState<Body>> {
         self.sessions.get_mut(id)
     }
@@ -464,7 +464,7 @@ impl Store for MemoryStore {
     ) -> Result<Entered, Failure<EnterRefused>> {
         self.check_enter(id, &enter)?;
         let entered = self.change_quietly(id, None, |_| None, |session| session.enter(enter));
-        self.changes.announce(id, Extent::Messages);
+        self.changes.announce(id, News::Messages);
         entered
     }
 
@@ -622,7 +622,7 @@ impl Store for MemoryStore {
         {
             self.uncount(&session);
             self.refuse_seals_of(&session);
-            self.changes.announce(id, Extent::Anything);
+            self.changes.announce(id, News::Anything);
         }
         Ok(())
     }
@@ -639,7 +639,7 @@ impl Store for MemoryStore {
         let before: Vec<_> = candidates.map(|id| (id.clone(), before(id))).collect();
         let principal = restore.create.about.principal.clone();
         let attempt = restore.attempt.clone();
-        let mut line = Line { sessions: &mut inner.sessions, active: &inner.active };
+        let mut line = RestoreView { sessions: &mut inner.sessions, active: &inner.active };
         let made = match state::restore(restore, &mut line).map_err(Failure::Refused)? {
             Restored::Joined(id) => {
                 let session = inner.sessions.get(&id).ok_or(Failure::NotFound)?;
@@ -665,7 +665,7 @@ impl Store for MemoryStore {
             (None, Some(trace)) => drop(self.insert(inner, trace)),
             (None, None) => {}
         }
-        self.changes.announce(&from, Extent::Anything);
+        self.changes.announce(&from, News::Anything);
         let replaced = old.filter(|_| replaces_active).map(Box::new);
         Ok(Restoration::Made { record: Box::new(self.insert(inner, session)), replaced })
     }

@@ -176,12 +176,12 @@ pub(super) fn parse(text: &str) -> Result<Vec<VerifyingKey>> {
 #[derive(Debug)]
 pub(super) struct JwksFile {
     path: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<KeyFileState>,
     changed: watch::Sender<u64>,
 }
 
 #[derive(Debug)]
-struct State {
+struct KeyFileState {
     keys: Arc<[VerifyingKey]>,
     /// How the file looked when it was last read, well or not.
     seen: Option<Stamp>,
@@ -193,7 +193,7 @@ impl JwksFile {
     /// Reads the file at `path`.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let seen = Stamp::of(path).ok();
-        let state = State { keys: read(path)?, seen, looked: Instant::now() };
+        let state = KeyFileState { keys: read(path)?, seen, looked: Instant::now() };
         let changed = watch::Sender::new(0);
         Ok(Self { path: path.to_owned(), state: Mutex::new(state), changed })
     }
@@ -234,7 +234,7 @@ impl JwksFile {
         self.changed.subscribe()
     }
 
-    fn replace(&self, state: &mut State, keys: Arc<[VerifyingKey]>) {
+    fn replace(&self, state: &mut KeyFileState, keys: Arc<[VerifyingKey]>) {
         state.keys = keys;
         self.changed.send_modify(|changes| *changes += 1);
     }

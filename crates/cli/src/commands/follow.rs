@@ -47,7 +47,7 @@ pub(crate) struct Follower<'a> {
     id: &'a SessionId,
     /// The id of the last event seen.
     place: String,
-    stream: Option<Stream>,
+    stream: Option<EventConnection>,
     /// Attempts that came to nothing since the last stream.
     failures: usize,
     /// Whether anything was ever followed: what fails before that is told at once.
@@ -55,7 +55,7 @@ pub(crate) struct Follower<'a> {
 }
 
 /// An open connection.
-struct Stream {
+struct EventConnection {
     body: Incoming,
     parser: Parser,
     whole: VecDeque<Message>,
@@ -109,7 +109,7 @@ impl<'a> Follower<'a> {
         let was_lost = self.begun && self.failures > 1;
         match self.api.events(self.id, Some(&self.place)).await {
             Ok(body) => {
-                self.stream = Some(Stream::of(body));
+                self.stream = Some(EventConnection::of(body));
                 self.begun = true;
                 Ok(was_lost.then_some(Seen::Back))
             }
@@ -136,7 +136,7 @@ impl<'a> Follower<'a> {
     }
 }
 
-impl Stream {
+impl EventConnection {
     fn of(body: Incoming) -> Self {
         Self { body, parser: Parser::default(), whole: VecDeque::new() }
     }

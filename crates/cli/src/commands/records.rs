@@ -63,7 +63,7 @@ impl Record {
 
 /// How full a session's buffer is.
 #[derive(Clone, Debug, Deserialize)]
-pub(crate) struct Health {
+pub(crate) struct BufferHealth {
     pub(crate) buffer_size: u64,
     pub(crate) buffer_bytes: u64,
     pub(crate) buffer_usage_percent: f64,

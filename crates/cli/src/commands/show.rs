@@ -8,7 +8,7 @@ use super::api::Api;
 use super::audit::attempt_table;
 use super::failure::Failure;
 use super::out::{Ink, Out, tame};
-use super::records::{Attempt, Health, Part, Record, Timeline, attempts};
+use super::records::{Attempt, BufferHealth, Part, Record, Timeline, attempts};
 use super::sessions::{age, expires_in};
 use super::target::Target;
 use super::{id_arg, json_arg, session_of};
@@ -59,7 +59,7 @@ fn read<T: serde::de::DeserializeOwned>(json: &RawValue, api: &Api) -> Result<T,
         .map_err(|error| Failure::Strange { url: api.url().to_owned(), why: error.to_string() })
 }
 
-fn about(record: &Record, health: Option<&Health>, out: &Out) -> Result<(), Failure> {
+fn about(record: &Record, health: Option<&BufferHealth>, out: &Out) -> Result<(), Failure> {
     let status = match &record.ended_reason {
         _ if record.is_active() => format!("active, {}", record.standing()),
         Some(reason) if *reason != record.status => tame(&format!("{}, {reason}", record.status)),
@@ -94,7 +94,7 @@ fn expiry(record: &Record) -> String {
     }
 }
 
-fn buffer(health: &Health) -> String {
+fn buffer(health: &BufferHealth) -> String {
     let held = match (health.oldest_event_seq, health.newest_event_seq) {
         (Some(oldest), Some(newest)) => format!("events {oldest} to {newest}"),
         _ => "empty".to_owned(),

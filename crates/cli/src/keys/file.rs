@@ -22,10 +22,10 @@ const HEADING: &str = "# made by rejoin; the first key signs, all of them verify
 
 /// The lines of a key file. There is at least one key in it.
 pub(super) struct KeyFile {
-    lines: Vec<Line>,
+    lines: Vec<KeyLine>,
 }
 
-enum Line {
+enum KeyLine {
     /// A comment, or nothing.
     Other(String),
     Key(StoredKey),
@@ -84,17 +84,17 @@ impl StoredKey {
 impl KeyFile {
     /// A file with this key alone.
     pub(super) fn with(key: StoredKey) -> Self {
-        Self { lines: vec![Line::Other(HEADING.into()), Line::Key(key)] }
+        Self { lines: vec![KeyLine::Other(HEADING.into()), KeyLine::Key(key)] }
     }
 
     /// The keys in `text`. Errors name the line and never repeat it.
     pub(super) fn parse(text: &str) -> Result<Self> {
         let line = |(index, line): (usize, &str)| match line.trim() {
-            "" => Ok(Line::Other(line.into())),
-            comment if comment.starts_with('#') => Ok(Line::Other(line.into())),
-            key => {
-                StoredKey::parse(key).map(Line::Key).with_context(|| format!("line {}", index + 1))
-            }
+            "" => Ok(KeyLine::Other(line.into())),
+            comment if comment.starts_with('#') => Ok(KeyLine::Other(line.into())),
+            key => StoredKey::parse(key)
+                .map(KeyLine::Key)
+                .with_context(|| format!("line {}", index + 1)),
         };
         let file = Self { lines: text.lines().enumerate().map(line).collect::<Result<_>>()? };
         ensure!(file.keys().next().is_some(), "there is no key in it");
@@ -104,15 +104,15 @@ impl KeyFile {
     /// Every key, the newest first.
     pub(super) fn keys(&self) -> impl Iterator<Item = &StoredKey> {
         self.lines.iter().filter_map(|line| match line {
-            Line::Key(key) => Some(key),
-            Line::Other(_) => None,
+            KeyLine::Key(key) => Some(key),
+            KeyLine::Other(_) => None,
         })
     }
 
     /// Makes `key` the one that signs. Of the older ones, the newest `keep` stay; gives those that go.
     pub(super) fn rotate(&mut self, key: StoredKey, keep: Option<usize>) -> Vec<StoredKey> {
-        let first = self.lines.iter().position(|line| matches!(line, Line::Key(_)));
-        self.lines.insert(first.unwrap_or(self.lines.len()), Line::Key(key));
+        let first = self.lines.iter().position(|line| matches!(line, KeyLine::Key(_)));
+        self.lines.insert(first.unwrap_or(self.lines.len()), KeyLine::Key(key));
         let mut seen = 0;
         self.take(|_| {
             seen += 1;
@@ -134,8 +134,8 @@ impl KeyFile {
         let mut gone = Vec::new();
         for line in std::mem::take(&mut self.lines) {
             match line {
-                Line::Key(key) if goes(&key) => gone.push(key),
-                stays @ (Line::Key(_) | Line::Other(_)) => self.lines.push(stays),
+                KeyLine::Key(key) if goes(&key) => gone.push(key),
+                stays @ (KeyLine::Key(_) | KeyLine::Other(_)) => self.lines.push(stays),
             }
         }
         gone
@@ -146,8 +146,8 @@ impl KeyFile {
 impl fmt::Display for KeyFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.lines.iter().try_for_each(|line| match line {
-            Line::Other(text) => writeln!(f, "{text}"),
-            Line::Key(key) => {
+            KeyLine::Other(text) => writeln!(f, "{text}"),
+            KeyLine::Key(key) => {
                 writeln!(f, "{} {}", key.created, BASE64_URL_SAFE_NO_PAD.encode(&key.secret))
             }
         })

@@ -20,17 +20,17 @@ pub(crate) struct Opened {
     pub(crate) store: Arc<dyn Store>,
     /// Where sessions are, in words.
     pub(crate) about: String,
-    pub(crate) failure: Failure,
+    pub(crate) failure: StoreFailure,
 }
 
 /// How the server learns that its store does not work any more.
-pub(crate) enum Failure {
+pub(crate) enum StoreFailure {
     /// It can't fail by itself.
     Never,
     Of(Arc<EmbeddedStore>),
 }
 
-impl Failure {
+impl StoreFailure {
     /// Waits until the store fails, and says why.
     pub(crate) async fn wait(&self) -> String {
         match self {
@@ -52,7 +52,7 @@ pub(crate) fn open_store(config: &Config, lifetime: &Lifetime, now: Timestamp) -
                     .max_bytes_per_principal(config.max_bytes_per_principal()),
             ),
             about: "memory: they are gone when the server stops".to_owned(),
-            failure: Failure::Never,
+            failure: StoreFailure::Never,
         }),
         StoreChoice::Postgres(_) => {
             bail!("store: postgres:// is not yet available; use \"embedded\" or \"memory\"")
@@ -83,7 +83,7 @@ pub(crate) fn open_store(config: &Config, lifetime: &Lifetime, now: Timestamp) -
                 report.events
             );
             let store = Arc::new(store);
-            let failure = Failure::Of(Arc::clone(&store));
+            let failure = StoreFailure::Of(Arc::clone(&store));
             Ok(Opened { store, about, failure })
         }
     }

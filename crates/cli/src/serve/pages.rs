@@ -32,7 +32,7 @@ struct Home;
 
 #[derive(Embed)]
 #[folder = "pages/play"]
-struct Play;
+struct PlayPage;
 
 #[derive(Embed)]
 #[folder = "pages/shared"]
@@ -87,7 +87,7 @@ fn file(folder: &str, path: &str, asked: &HeaderMap) -> Response {
 fn find(folder: &str, path: &str) -> Option<EmbeddedFile> {
     match folder {
         "home" => Home::get(path),
-        "play" => Play::get(path),
+        "play" => PlayPage::get(path),
         "shared" => Shared::get(path),
         "client" => Client::get(path),
         _ => None,
@@ -131,7 +131,7 @@ mod tests {
 
     fn everything() -> Vec<(&'static str, Cow<'static, str>)> {
         let home = Home::iter().map(|path| ("home", path));
-        let play = Play::iter().map(|path| ("play", path));
+        let play = PlayPage::iter().map(|path| ("play", path));
         let shared = Shared::iter().map(|path| ("shared", path));
         let client = Client::iter().map(|path| ("client", path));
         home.chain(play).chain(shared).chain(client).collect()

@@ -16,7 +16,7 @@ pub(crate) fn check_config(config: &Config) -> String {
     for (setting, shown) in TABLE.iter().zip(config.settings.shown()) {
         if setting.section != section {
             section = setting.section;
-            lines.push(Line::heading(section));
+            lines.push(RemarkedLine::heading(section));
         }
         let key = setting.key;
         let left = match shown {
@@ -24,17 +24,17 @@ pub(crate) fn check_config(config: &Config) -> String {
             Shown::Hidden(words) => format!("# {key} = {words}"),
             Shown::Absent => format!("# {key}: {}", setting.default_in_words()),
         };
-        lines.push(Line { left, right: config.origin(key).to_string() });
+        lines.push(RemarkedLine { left, right: config.origin(key).to_string() });
     }
-    lines.push(Line::heading("Only in the file"));
+    lines.push(RemarkedLine::heading("Only in the file"));
     lines.extend(access(&config.access));
-    lines.push(Line::heading("Only in the environment"));
+    lines.push(RemarkedLine::heading("Only in the environment"));
     let secrets = &config.secrets;
-    lines.push(Line::bare(match secrets.current {
+    lines.push(RemarkedLine::bare(match secrets.current {
         Some(_) => format!("# {SESSION_SECRET}: (set)"),
         None => format!("# {SESSION_SECRET}: not set"),
     }));
-    lines.push(Line::bare(match secrets.previous.len() {
+    lines.push(RemarkedLine::bare(match secrets.previous.len() {
         0 => format!("# {SESSION_SECRET_PREVIOUS}: not set"),
         count => format!("# {SESSION_SECRET_PREVIOUS}: (set), {count} in all"),
     }));
@@ -42,12 +42,12 @@ pub(crate) fn check_config(config: &Config) -> String {
 }
 
 /// A line with a remark to its right, if any.
-struct Line {
+struct RemarkedLine {
     left: String,
     right: String,
 }
 
-impl Line {
+impl RemarkedLine {
     fn heading(text: &str) -> Self {
         Self::bare(format!("\n# {text}"))
     }
@@ -57,16 +57,16 @@ impl Line {
     }
 }
 
-fn access(access: &Access) -> Vec<Line> {
+fn access(access: &Access) -> Vec<RemarkedLine> {
     match access {
-        Access::Open => vec![Line::bare("# nobody has to prove who they are".into())],
+        Access::Open => vec![RemarkedLine::bare("# nobody has to prove who they are".into())],
         Access::ApiKeys(keys) => keys
             .iter()
             .map(|key| {
                 let mut line = format!("# API key {:?} of principal {:?}", key.name, key.principal);
                 line.push_str(if key.admin { ", admin" } else { "" });
                 line.push_str(if key.publish { ", may publish" } else { "" });
-                Line::bare(line)
+                RemarkedLine::bare(line)
             })
             .collect(),
         Access::Jwt(jwt) => {
@@ -75,7 +75,7 @@ fn access(access: &Access) -> Vec<Line> {
                 JwtKey::Secret(_) => "a shared secret".into(),
             };
             let (issuer, audience) = (&jwt.issuer, &jwt.audience);
-            vec![Line::bare(format!(
+            vec![RemarkedLine::bare(format!(
                 "# tokens of {issuer:?} for {audience:?}, verified with {key}"
             ))]
         }
@@ -83,11 +83,11 @@ fn access(access: &Access) -> Vec<Line> {
 }
 
 /// The lines with their remarks in one column.
-fn aligned(lines: &[Line]) -> String {
-    let wide = |line: &&Line| !line.right.is_empty();
+fn aligned(lines: &[RemarkedLine]) -> String {
+    let wide = |line: &&RemarkedLine| !line.right.is_empty();
     let width = lines.iter().filter(wide).map(|line| line.left.chars().count()).max().unwrap_or(0);
     let mut text = String::new();
-    for Line { left, right } in lines {
+    for RemarkedLine { left, right } in lines {
         match right.is_empty() {
             true => writeln!(text, "{left}"),
             false => writeln!(text, "{left:width$}  # {right}"),

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::connection::Phase;
-use super::delivery::{Ack, Verdict};
-use super::recover::{Confirmed, Request};
+use super::delivery::{AckDue, Judgement};
+use super::recover::{Request, SessionConfirmed};
 use super::{
     Client, ClientCommand, Event, ExportedState, GivenUp, MessageId, Output, Secret, ServerEvent,
     Snapshot, Status, StopReason,
@@ -36,11 +36,11 @@ impl Client {
                 self.on_connected(&backoff, max_attempts, heartbeat_interval);
             }
             ServerEvent::SessionCreated { session_id, resumed, epoch, replay_from, gap, token } => {
-                let confirmed = Confirmed { session_id, epoch, gap, token };
+                let confirmed = SessionConfirmed { session_id, epoch, gap, token };
                 self.on_session_created(confirmed, resumed, replay_from, now);
             }
             ServerEvent::StateRestored { new_session_id: session_id, epoch, gap, token } => {
-                self.on_state_restored(Confirmed { session_id, epoch, gap, token }, now);
+                self.on_state_restored(SessionConfirmed { session_id, epoch, gap, token }, now);
             }
             ServerEvent::Refused { code, retry_after, message_id: None } => {
                 self.on_request_refused(request, code, retry_after, now);
@@ -93,20 +93,20 @@ impl Client {
 
     fn on_event(&mut self, event: Event, now: Timestamp) {
         match self.delivery.event(&event, now) {
-            Verdict::Tell(()) => self.outputs.push_back(Output::Deliver(event)),
-            Verdict::Known | Verdict::Hole { new: false } => {}
-            Verdict::Hole { new: true } => self.acknowledge(true),
+            Judgement::Tell(()) => self.outputs.push_back(Output::Deliver(event)),
+            Judgement::Known | Judgement::Hole { new: false } => {}
+            Judgement::Hole { new: true } => self.acknowledge(true),
         }
     }
 
     fn on_gap(&mut self, gap: Gap, now: Timestamp) {
         match self.delivery.gap(gap, now) {
-            Verdict::Tell(gap) => {
+            Judgement::Tell(gap) => {
                 self.outputs.push_back(Output::DeliverGap(gap));
                 self.save();
             }
-            Verdict::Known | Verdict::Hole { new: false } => {}
-            Verdict::Hole { new: true } => self.acknowledge(true),
+            Judgement::Known | Judgement::Hole { new: false } => {}
+            Judgement::Hole { new: true } => self.acknowledge(true),
         }
     }
 
@@ -186,8 +186,8 @@ impl Client {
         self.send_ack(ack);
     }
 
-    fn send_ack(&mut self, ack: Ack) {
-        let Ack { last_seq, received_count, gap_detected } = ack;
+    fn send_ack(&mut self, ack: AckDue) {
+        let AckDue { last_seq, received_count, gap_detected } = ack;
         self.save();
         if let Some(session_id) = self.attached_to() {
             self.command(ClientCommand::Ack { session_id, last_seq, received_count, gap_detected });

@@ -9,7 +9,7 @@ use crate::time::Timestamp;
 
 /// How far the application has come in the out log.
 #[derive(Debug)]
-pub(super) struct Delivery {
+pub(super) struct LogReceipt {
     epoch: Option<Epoch>,
     place: Place,
     /// A gap that the confirmation spoke of. The position moves when the application is told, not
@@ -60,7 +60,7 @@ pub struct DeliveryCounts {
 
 /// What to do with an event, or with the announcement of a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict<T> {
+pub(super) enum Judgement<T> {
     /// Tell the application.
     Tell(T),
     /// It knows.
@@ -74,13 +74,13 @@ pub(super) enum Verdict<T> {
 
 /// What an ack says.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Ack {
+pub(super) struct AckDue {
     pub(super) last_seq: Seq,
     pub(super) received_count: u64,
     pub(super) gap_detected: bool,
 }
 
-impl Delivery {
+impl LogReceipt {
     pub(super) fn new(position: Option<Position>) -> Self {
         let (epoch, seq) = match position {
             Some(Position { epoch, seq }) => (Some(epoch), seq),
@@ -163,11 +163,11 @@ impl Delivery {
     }
 
     /// An event came. A gap that was announced must have been told before this is asked.
-    pub(super) fn event(&mut self, event: &Event, now: Timestamp) -> Verdict<()> {
+    pub(super) fn event(&mut self, event: &Event, now: Timestamp) -> Judgement<()> {
         if let Place::After(last) = self.place {
             if event.seq <= last {
                 self.counts.duplicates += 1;
-                return Verdict::Known;
+                return Judgement::Known;
             }
             if event.seq.steps_from(last) > 1 {
                 self.counts.out_of_order += 1;
@@ -178,7 +178,7 @@ impl Delivery {
         self.unacked += 1;
         self.after_gap = false;
         self.move_to(Place::After(event.seq), now);
-        Verdict::Tell(())
+        Judgement::Tell(())
     }
 
     /// Something comes after the confirmation. The gap that is to be told before it, if the
@@ -195,12 +195,12 @@ impl Delivery {
     }
 
     /// A gap is to be told. The position moves past it.
-    pub(super) fn gap(&mut self, gap: Gap, now: Timestamp) -> Verdict<Gap> {
+    pub(super) fn gap(&mut self, gap: Gap, now: Timestamp) -> Judgement<Gap> {
         let announced = self.announced.take();
         let (gap, place) = match gap {
             Gap::PositionUnknown => (gap, self.place_unknown(announced)),
             Gap::Evicted { missing, lost } => match self.place {
-                Place::After(last) if missing.to <= last => return Verdict::Known,
+                Place::After(last) if missing.to <= last => return Judgement::Known,
                 Place::After(last) if missing.from.steps_from(last) > 1 => return self.open_hole(),
                 Place::After(last) => {
                     let unseen =
@@ -215,7 +215,7 @@ impl Delivery {
         self.counts.gaps += 1;
         self.after_gap = true;
         self.move_to(place, now);
-        Verdict::Tell(gap)
+        Judgement::Tell(gap)
     }
 
     /// The position means nothing to the server: it begins with what it holds.
@@ -227,8 +227,8 @@ impl Delivery {
         self.begins_at.map_or(Place::BeforeNext, |first| Place::After(first.previous()))
     }
 
-    fn open_hole<T>(&mut self) -> Verdict<T> {
-        Verdict::Hole { new: !std::mem::replace(&mut self.hole, true) }
+    fn open_hole<T>(&mut self) -> Judgement<T> {
+        Judgement::Hole { new: !std::mem::replace(&mut self.hole, true) }
     }
 
     fn move_to(&mut self, place: Place, now: Timestamp) {
@@ -245,7 +245,7 @@ impl Delivery {
 
     /// A heartbeat came: the ack that answers it. It reports what did not arrive: an open hole, once
     /// more; or, where the server was ahead and nothing came between two heartbeats, the tail.
-    pub(super) fn heartbeat(&mut self, head: Seq) -> Ack {
+    pub(super) fn heartbeat(&mut self, head: Seq) -> AckDue {
         let last = self.last_seq();
         let behind = (head > last).then_some(last);
         let stuck = behind.is_some() && behind == self.behind_at;
@@ -265,9 +265,9 @@ impl Delivery {
     }
 
     /// The ack that is due. It stands for everything delivered.
-    pub(super) fn ack(&mut self, gap_detected: bool) -> Ack {
+    pub(super) fn ack(&mut self, gap_detected: bool) -> AckDue {
         let received_count = std::mem::take(&mut self.unacked);
         self.ack_due = None;
-        Ack { last_seq: self.last_seq(), received_count, gap_detected }
+        AckDue { last_seq: self.last_seq(), received_count, gap_detected }
     }
 }

@@ -94,7 +94,7 @@ pub use saved::{Saved, Secret, Snapshot};
 
 use backoff::Backoff;
 use connection::Phase;
-use delivery::Delivery;
+use delivery::LogReceipt;
 use outbox::{Letter, Outbox};
 
 use crate::ids::SessionId;
@@ -118,7 +118,7 @@ pub struct Client {
     /// takes it for another client.
     late_ask_until: Option<Timestamp>,
     snapshot: Option<Snapshot>,
-    delivery: Delivery,
+    delivery: LogReceipt,
     outbox: Outbox,
     backoff: Backoff,
     heartbeat_interval: Duration,
@@ -148,7 +148,7 @@ impl Client {
             asked: saved.session_id.is_some(), // perhaps, by the run before
             late_ask_until: None,
             snapshot: saved.snapshot.clone(),
-            delivery: Delivery::new(saved.position.clone()),
+            delivery: LogReceipt::new(saved.position.clone()),
             outbox: Outbox::new(options),
             backoff: Backoff::default(),
             heartbeat_interval: limits::HEARTBEAT_INTERVAL,

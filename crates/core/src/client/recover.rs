@@ -29,7 +29,7 @@ pub(super) enum Request {
 }
 
 /// A session as the server confirms it.
-pub(super) struct Confirmed {
+pub(super) struct SessionConfirmed {
     pub(super) session_id: SessionId,
     pub(super) epoch: Epoch,
     pub(super) gap: Option<Gap>,
@@ -134,7 +134,7 @@ impl Client {
     /// Attached to a session that was there before, or to a new one.
     pub(super) fn on_session_created(
         &mut self,
-        confirmed: Confirmed,
+        confirmed: SessionConfirmed,
         resumed: bool,
         replay_from: Seq,
         now: Timestamp,
@@ -151,14 +151,14 @@ impl Client {
     }
 
     /// Attached to a session that goes on from the snapshot, which has thereby done its work.
-    pub(super) fn on_state_restored(&mut self, confirmed: Confirmed, now: Timestamp) {
+    pub(super) fn on_state_restored(&mut self, confirmed: SessionConfirmed, now: Timestamp) {
         self.delivery.restored(confirmed.epoch.clone(), confirmed.gap, now);
         self.snapshot = None;
         self.attach(confirmed, Joined::Restored);
     }
 
-    fn attach(&mut self, confirmed: Confirmed, how: Joined) {
-        let Confirmed { session_id, token, .. } = confirmed;
+    fn attach(&mut self, confirmed: SessionConfirmed, how: Joined) {
+        let SessionConfirmed { session_id, token, .. } = confirmed;
         self.phase = Phase::Attached;
         self.session_id = Some(session_id.clone());
         self.token = token;

@@ -25,7 +25,7 @@ use super::shared::Shared;
 use super::slot::{Session, Slot, Touches, Trace};
 use crate::active::Active;
 use crate::audit::AuditRecord;
-use crate::changes::Extent;
+use crate::changes::News;
 use crate::contract::{Body, CreateRefused, Failure, Restoration};
 
 /// Every session there is as of the last change, committed or not.
@@ -214,7 +214,7 @@ impl Papers {
             (restore.create.about.principal.clone(), restore.attempt.clone());
         let restore = in_row(restore, &self.batch);
         let Tables { by_id, active, .. } = &self.tables;
-        let mut line = Line { by_id, active, locked: Vec::new() };
+        let mut line = RestoreLine { by_id, active, locked: Vec::new() };
         let made = match state::restore(restore, &mut line).map_err(Failure::Refused)? {
             Restored::Made(made) => *made,
             Restored::Joined(id) => {
@@ -295,7 +295,7 @@ impl Papers {
         session.plan.trace = Trace::Nothing;
         session.plan.reschedule = false;
         let Aftermath { changed, index_changes, .. } = &mut self.batch.aftermath;
-        changed.push((Arc::clone(&session.state.about), Extent::Anything));
+        changed.push((Arc::clone(&session.state.about), News::Anything));
         index_changes.push(IndexChange::Remove(id.clone(), session.due()));
     }
 
@@ -479,13 +479,13 @@ fn in_row(restore: Restore<Body>, batch: &Batch) -> Restore<Piece> {
 }
 
 /// The sessions that a restore looks at; they stay locked until it is done.
-struct Line<'a> {
+struct RestoreLine<'a> {
     by_id: &'a IdMap<Arc<Slot>>,
     active: &'a Active,
     locked: Vec<(SessionId, MutexGuard<'a, Session>)>,
 }
 
-impl Sessions<Piece> for Line<'_> {
+impl Sessions<Piece> for RestoreLine<'_> {
     fn find(&mut self, id: &SessionId) -> Option<&mut SessionState<Piece>> {
         let index = match self.locked.iter().position(|(locked, _)| locked == id) {
             Some(index) => index,

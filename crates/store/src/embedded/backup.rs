@@ -15,7 +15,7 @@ use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags};
 
 use super::error::{Fault, OpenError};
-use super::schema::{self, Files, Found};
+use super::schema::{self, DatabaseFound, Files};
 use super::witness::{StoreId, Testimony, Witness};
 use super::{birth, limits, private, recover, salvage};
 
@@ -23,7 +23,7 @@ use super::{birth, limits, private, recover, salvage};
 /// other files beside it, such as signing keys. Everything is for the owner alone, and durable when this returns.
 pub fn backup(from: &Path, to: &Path) -> Result<(), OpenError> {
     let (source, copy) = (Files::in_directory(from), Files::in_directory(to));
-    if schema::look(&source)? == Found::Nothing {
+    if schema::look(&source)? == DatabaseFound::Nothing {
         return Err(OpenError::Nothing { directory: from.to_path_buf() });
     }
     let of_io = |error| OpenError::of_io(error, to);

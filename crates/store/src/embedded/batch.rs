@@ -15,7 +15,7 @@ use super::request::Answer;
 use super::slot::{Session, Slot, Touches, Trace};
 use super::waiting::{Ticket, Waiting};
 use crate::audit::AuditRecord;
-use crate::changes::Extent;
+use crate::changes::News;
 use crate::contract::Body;
 use crate::forgotten::SealNote;
 
@@ -52,7 +52,7 @@ pub(super) struct Aftermath {
     /// Sessions of which more was changed than that events were added: readers may see it then.
     pub(super) touched: Vec<Arc<Slot>>,
     /// Sessions that readers will see changed.
-    pub(super) changed: Vec<(Arc<About>, Extent)>,
+    pub(super) changed: Vec<(Arc<About>, News)>,
     /// What readers will see come and go.
     pub(super) index_changes: Vec<IndexChange>,
     /// Bodies that were written again.
@@ -142,12 +142,12 @@ impl Batch {
 
     /// To be called before a session is changed: what readers see is kept until the commit.
     pub(super) fn touch(&mut self, slot: &Arc<Slot>, session: &mut Session, touches: Touches) {
-        self.touch_some(slot, session, touches, Extent::Anything);
+        self.touch_some(slot, session, touches, News::Anything);
     }
 
     /// The same before a message is entered.
     pub(super) fn touch_messages(&mut self, slot: &Arc<Slot>, session: &mut Session) {
-        self.touch_some(slot, session, Touches::Record, Extent::Messages);
+        self.touch_some(slot, session, Touches::Record, News::Messages);
     }
 
     fn touch_some(
@@ -155,7 +155,7 @@ impl Batch {
         slot: &Arc<Slot>,
         session: &mut Session,
         touches: Touches,
-        extent: Extent,
+        extent: News,
     ) {
         session.put_aside(touches);
         session.plan.reschedule |= touches >= Touches::Record;

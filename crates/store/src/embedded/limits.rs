@@ -18,7 +18,7 @@ pub(super) const WAL_FILE_BYTES: u64 = WAL_BYTES + 4 * 1024 * 1024;
 
 /// Bytes for the write-ahead log that are written in one piece: a whole commit, but for large ones. The
 /// system's file of SQLite writes no more at once; of twice as much it writes nothing.
-pub(super) const GATHERED_BYTES: usize = 128 * 1024 - 1;
+pub(super) const WAL_WRITE_BYTES: usize = 128 * 1024 - 1;
 
 /// Memory for database pages, in KiB.
 pub(super) const CACHE_KIB: i64 = 32 * 1024;
@@ -35,7 +35,7 @@ pub(super) const BATCH_REQUESTS: usize = 4096;
 /// Bytes of records after which a commit takes no further request; a larger request goes alone.
 pub(super) const BATCH_BYTES: usize = 1024 * 1024;
 
-/// Requests from which on a commit does not wait for callers to gather: while it is under way there is
+/// Requests from which on a commit does not wait for further callers: while it is under way there is
 /// time for those of the next one.
 pub(super) const LARGE_COMMIT: usize = 128;
 
@@ -125,11 +125,11 @@ pub(super) const READERS: usize = 4;
 /// come back.
 pub(super) const SPIN: Duration = Duration::from_micros(60);
 
-/// How long the writer lets callers gather that it has just answered, once the first is there.
-pub(super) const GATHER: Duration = Duration::from_micros(100);
+/// How long the writer lingers for callers that it has just answered, once the first is there.
+pub(super) const LINGER: Duration = Duration::from_micros(100);
 
-/// Pauses of a processor between two looks at who has gathered.
-pub(super) const GATHER_PAUSES: usize = 64;
+/// Pauses of a processor between two looks at who has come.
+pub(super) const LINGER_PAUSES: usize = 64;
 
 /// Threads that read and check a store when it is opened.
 pub(super) const OPEN_THREADS: usize = 4;

@@ -10,7 +10,7 @@
 //! |---|---|
 //! | `desk`, `queue`, `request`, `apply`, `batch` | how a call becomes part of a commit: by its caller's own work |
 //! | `writer`, `prepare`, `commit`, `publish`, `ending` | the thread that makes commits: prepare, commit, publish, answer |
-//! | `gathering`, `insert_row` | below rusqlite: a commit is one write and one flush, its row is not copied |
+//! | `wal_vfs`, `insert_row` | below rusqlite: a commit is one write and one flush, its row is not copied |
 //! | `disk_space` | whether anything new is taken: not while the disk is nearly full |
 //! | `waiting` | those who wait for a commit, and how they are woken |
 //! | `slot`, `index`, `read` | what readers see, and that it is only what is committed |
@@ -19,7 +19,7 @@
 //! | `piece`, `cleanup`, `spill`, `relieve` | which bytes are still needed, in the file and in memory |
 //! | `open`, `lock`, `private`, `write_again`, `witness`, `birth`, `runs`, `scan`, `recover`, `salvage` | opening: what was there, and is it whole? |
 //! | `backup`, `verify` | for other processes: a copy of a store in use, and whether one is whole |
-//! | `gather`, `rebuild`, `packed`, `take_over`, `assemble`, `parallel` | … and how it comes back into memory |
+//! | `load`, `rebuild`, `packed`, `take_over`, `assemble`, `parallel` | … and how it comes back into memory |
 //! | `limits` | every bound |
 
 mod apply;
@@ -34,13 +34,12 @@ mod desk;
 mod disk_space;
 mod ending;
 mod error;
-mod gather;
-mod gathering;
 mod index;
 mod insert_row;
 mod journal;
 mod key_map;
 mod limits;
+mod load;
 mod lock;
 mod open;
 mod packed;
@@ -67,6 +66,7 @@ mod spill;
 mod take_over;
 mod verify;
 mod waiting;
+mod wal_vfs;
 mod witness;
 mod write_again;
 mod writer;
@@ -94,7 +94,7 @@ use self::desk::{AppliedAppend, Desk};
 pub use self::error::{Damage, OpenError};
 pub use self::open::{OpenReport, Options, Random};
 use self::piece::Piece;
-use self::read::{Bodies, Found};
+use self::read::{Bodies, Unfetched};
 use self::request::{Answer, Applied, Change, Entering, Reply, Request};
 use self::shared::Shared;
 use self::slot::{Session, Touches, Trace};
@@ -237,7 +237,7 @@ impl EmbeddedStore {
     }
 
     /// Fetches the bodies that are not in memory.
-    async fn fetch<T>(&self, found: Found<T>) -> Result<T, Unavailable>
+    async fn fetch<T>(&self, found: Unfetched<T>) -> Result<T, Unavailable>
     where
         T: Bodies + Send + 'static,
     {

@@ -30,7 +30,7 @@ use super::private;
 use super::recover::{self, Content};
 use super::runs::{CurrentRun, Runs};
 use super::salvage::{self, Salvage};
-use super::schema::{self, Files, Found};
+use super::schema::{self, DatabaseFound, Files};
 use super::shared::Shared;
 use super::spill::Spill;
 use super::take_over::{TakeOver, Taken};
@@ -232,9 +232,9 @@ fn read_or_make(
     let of_io = |error| OpenError::of_io(error, &files.directory);
     match found {
         // What may not be durable must not be found next time.
-        Found::Nothing => make(files, &mut options.random)
+        DatabaseFound::Nothing => make(files, &mut options.random)
             .inspect_err(|_| drop(fs::remove_file(&files.database)))?,
-        Found::Database => write_again(&files.wal).map_err(of_io)?,
+        DatabaseFound::Database => write_again(&files.wal).map_err(of_io)?,
     }
     let db = schema::connect(&files.database).map_err(of_sqlite(files))?;
     schema::use_wal(&db).map_err(of_sqlite(files))?;

@@ -17,7 +17,7 @@ use crate::contract::Unavailable;
 /// Where callers leave requests that they can't apply themselves.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    line: Mutex<Line>,
+    line: Mutex<RequestLine>,
     /// How many are in line or at the gate, to look at without the lock.
     waiting: AtomicUsize,
     /// How many requests have been applied and are in no commit yet.
@@ -31,7 +31,7 @@ pub(super) struct Queue {
 }
 
 #[derive(Debug, Default)]
-struct Line {
+struct RequestLine {
     requests: VecDeque<Request>,
     bytes: usize,
     /// Callers at the gate. As long as there are any, nobody else may enter.
@@ -41,7 +41,7 @@ struct Line {
 
 /// Why the writer waits no longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Taken {
+pub(super) enum Woken {
     /// There are requests, in line or applied.
     Requests,
     /// Its patience has run out.
@@ -66,7 +66,7 @@ impl Queue {
         Ok(None)
     }
 
-    fn enter(&self, line: &mut Line, request: Request) {
+    fn enter(&self, line: &mut RequestLine, request: Request) {
         line.bytes += request.bytes();
         line.requests.push_back(request);
         self.count(line);
@@ -86,7 +86,7 @@ impl Queue {
     }
 
     /// Waits until there is something to commit or to apply; says `nothing_comes` before it sleeps.
-    pub(super) fn wait(&self, patience: Option<Duration>, nothing_comes: impl FnOnce()) -> Taken {
+    pub(super) fn wait(&self, patience: Option<Duration>, nothing_comes: impl FnOnce()) -> Woken {
         if !self.look_for_work() {
             nothing_comes();
         }
@@ -98,15 +98,15 @@ impl Queue {
         }
         self.asleep.store(false, Ordering::Relaxed);
         if line.closed.is_some() {
-            Taken::Closed
+            Woken::Closed
         } else if self.has_work(&line) {
-            Taken::Requests
+            Woken::Requests
         } else {
-            Taken::Nothing
+            Woken::Nothing
         }
     }
 
-    fn has_work(&self, line: &Line) -> bool {
+    fn has_work(&self, line: &RequestLine) -> bool {
         !line.requests.is_empty() || self.applied.load(Ordering::SeqCst) > 0
     }
 
@@ -124,9 +124,9 @@ impl Queue {
 
     fn sleep<'a>(
         &self,
-        line: MutexGuard<'a, Line>,
+        line: MutexGuard<'a, RequestLine>,
         patience: Option<Duration>,
-    ) -> (MutexGuard<'a, Line>, bool) {
+    ) -> (MutexGuard<'a, RequestLine>, bool) {
         match patience {
             None => (self.arrived.wait(line).unwrap_or_else(PoisonError::into_inner), false),
             Some(patience) => {
@@ -148,7 +148,7 @@ impl Queue {
         self.waiting() + self.applied.load(Ordering::Relaxed)
     }
 
-    fn count(&self, line: &Line) {
+    fn count(&self, line: &RequestLine) {
         let closed = usize::from(line.closed.is_some());
         self.waiting.store(line.requests.len() + line.at_gate + closed, Ordering::Release);
     }
@@ -178,12 +178,12 @@ impl Queue {
         self.to_commit() > 0
     }
 
-    fn lock(&self) -> MutexGuard<'_, Line> {
+    fn lock(&self) -> MutexGuard<'_, RequestLine> {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Line {
+impl RequestLine {
     fn has_room(&self) -> bool {
         self.requests.len() < limits::QUEUE_REQUESTS && self.bytes < limits::QUEUE_BYTES
     }

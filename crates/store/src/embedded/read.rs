@@ -61,7 +61,7 @@ impl Readers {
 
 /// Something that readers ask for, and those of its bodies that have to be fetched first.
 #[derive(Debug)]
-pub(super) struct Found<T> {
+pub(super) struct Unfetched<T> {
     whole: T,
     /// In the order of their places among the bodies. Each keeps its journal row from being deleted.
     missing: Vec<(usize, Piece)>,
@@ -73,7 +73,7 @@ pub(super) trait Bodies {
     fn bodies(&mut self) -> impl Iterator<Item = &mut Body>;
 }
 
-impl<T: Bodies> Found<T> {
+impl<T: Bodies> Unfetched<T> {
     /// All of it, if nothing has to be fetched.
     pub(super) fn here(self) -> Result<T, Self> {
         if self.missing.is_empty() { Ok(self.whole) } else { Err(self) }
@@ -111,13 +111,13 @@ impl Collect {
         }
     }
 
-    fn found<T>(self, whole: T) -> Found<T> {
-        Found { whole, missing: self.missing }
+    fn found<T>(self, whole: T) -> Unfetched<T> {
+        Unfetched { whole, missing: self.missing }
     }
 }
 
 /// The committed events after `after` that fit.
-pub(super) fn page(session: &Session, after: Seq, limit: PageLimit) -> Found<Page> {
+pub(super) fn page(session: &Session, after: Seq, limit: PageLimit) -> Unfetched<Page> {
     let record = session.record();
     let room = limit.events.max(1).min(record.head.steps_from(after) as usize);
     let mut events = Vec::with_capacity(room.min(session.out().len()));
@@ -135,7 +135,7 @@ pub(super) fn page(session: &Session, after: Seq, limit: PageLimit) -> Found<Pag
 }
 
 /// The results after `after` that are kept from before the oldest event, as many as fit.
-pub(super) fn kept(session: &Session, after: Seq, limit: PageLimit) -> Found<Vec<StoredEvent>> {
+pub(super) fn kept(session: &Session, after: Seq, limit: PageLimit) -> Unfetched<Vec<StoredEvent>> {
     let (mut events, mut bytes) = (Vec::new(), 0);
     let mut collect = Collect::default();
     for (seq, held) in session.out().kept_after(after).take(limit.events.max(1)) {
@@ -161,7 +161,11 @@ impl Bodies for Page {
 }
 
 /// The committed entries after `after` that wait, at most `limit`.
-pub(super) fn entries(session: &Session, after: InSeq, limit: usize) -> Found<Vec<StoredEntry>> {
+pub(super) fn entries(
+    session: &Session,
+    after: InSeq,
+    limit: usize,
+) -> Unfetched<Vec<StoredEntry>> {
     let head = session.record().in_head;
     let committed = session.inbox().after(after).take_while(|(in_seq, _)| *in_seq <= head);
     let mut collect = Collect::default();
@@ -180,7 +184,11 @@ impl Bodies for Vec<StoredEntry> {
 }
 
 /// The committed entries after `after` that are held, dealt with or not, as many as fit.
-pub(super) fn messages(session: &Session, after: InSeq, limit: PageLimit) -> Found<MessagePage> {
+pub(super) fn messages(
+    session: &Session,
+    after: InSeq,
+    limit: PageLimit,
+) -> Unfetched<MessagePage> {
     let record = session.record();
     let (mut messages, mut bytes) = (Vec::new(), 0);
     let mut collect = Collect::default();
@@ -204,7 +212,7 @@ impl Bodies for MessagePage {
 }
 
 /// The agent's state that is committed.
-pub(super) fn snapshot(session: &Session) -> Found<Option<StoredSnapshot>> {
+pub(super) fn snapshot(session: &Session) -> Unfetched<Option<StoredSnapshot>> {
     let mut collect = Collect::default();
     let snapshot = session.snapshot().map(|snapshot| {
         let body = collect.body(&snapshot.body);

@@ -14,12 +14,12 @@ use rusqlite::Connection;
 
 use super::cleanup::JournalRow;
 use super::error::{Damage, is_corruption};
-use super::gather::{self, Gathered};
 use super::index::Entries;
 use super::journal::{self, Header};
 use super::limits;
+use super::load::{self, LoadedSessions};
 use super::piece::Ledger;
-use super::scan::{self, Extent, JournalRows, Readers, RowFound, SessionRows};
+use super::scan::{self, Extent, JournalRows, RowFound, ScanWith, SessionRows};
 use super::schema;
 use super::take_over::{TakeOver, Taken};
 use super::witness::{StoreId, Testimony};
@@ -45,7 +45,7 @@ pub(super) struct Content {
 /// answer.
 pub(super) fn read(
     db: &Connection,
-    readers: Readers<'_>,
+    readers: ScanWith<'_>,
     witness: Option<Testimony>,
     take_over: TakeOver<'_>,
     ledger: &Arc<Ledger>,
@@ -54,16 +54,17 @@ pub(super) fn read(
     let said = newest_header(db)?;
     let last_possible = said.map_or(0, |said| said.number).max(witness.map_or(0, |w| w.number));
     let extent = Extent { said: said.as_ref(), last_possible };
-    let scan::Tables { sessions: session_rows, journal } = scan::read(readers, extent, ledger)?;
+    let scan::ScannedTables { sessions: session_rows, journal } =
+        scan::read(readers, extent, ledger)?;
     let threads = match readers {
-        Readers::OfFile { threads, .. } => threads,
-        Readers::One(_) => 1,
+        ScanWith::OfFile { threads, .. } => threads,
+        ScanWith::One(_) => 1,
     };
 
     let mut damage = Vec::new();
-    let journal = Journal::join(journal, &mut damage);
-    let Gathered { sessions, entries, undecodable } =
-        gather::gather(&session_rows, &journal.rows, take_over, ledger, threads);
+    let journal = JournalFound::join(journal, &mut damage);
+    let LoadedSessions { sessions, entries, undecodable } =
+        load::load(&session_rows, &journal.rows, take_over, ledger, threads);
     let found = sessions.len() as u64;
     compare_with_header(&session_rows, found, undecodable, said.as_ref(), &mut damage);
     damage.extend(journal.missing_rows());
@@ -76,13 +77,13 @@ pub(super) fn read(
 }
 
 /// Reads a database that nobody changes. A small one is read before another thread has begun.
-pub(super) fn readers_of(database: &Path) -> Readers<'_> {
+pub(super) fn readers_of(database: &Path) -> ScanWith<'_> {
     let bytes = fs::metadata(database).map_or(0, |file| file.len());
     let threads = match bytes < limits::OPEN_ALONE_BYTES {
         true => 1,
         false => thread::available_parallelism().map_or(1, usize::from).min(limits::OPEN_THREADS),
     };
-    Readers::OfFile { database, threads }
+    ScanWith::OfFile { database, threads }
 }
 
 fn compare_with_witness(
@@ -140,13 +141,13 @@ fn compare_with_header(
 
 /// The journal as it was found.
 #[derive(Debug)]
-struct Journal {
+struct JournalFound {
     rows: Vec<RowFound>,
     newest: Option<Header>,
     faulty: Vec<u64>,
 }
 
-impl Journal {
+impl JournalFound {
     /// Puts the parts together.
     fn join(parts: Vec<JournalRows>, damage: &mut Vec<Damage>) -> Self {
         let mut journal = Self { rows: Vec::new(), newest: None, faulty: Vec::new() };

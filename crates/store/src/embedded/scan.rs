@@ -44,7 +44,7 @@ impl Keys {
 
 /// Which connections read.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Readers<'a> {
+pub(super) enum ScanWith<'a> {
     /// So many threads, each with a connection of its own to this file, which nobody may change meanwhile.
     OfFile { database: &'a Path, threads: usize },
     /// This one, in whose transaction all is of one moment.
@@ -209,7 +209,7 @@ impl Reading {
 
 /// What both tables hold.
 #[derive(Debug)]
-pub(super) struct Tables {
+pub(super) struct ScannedTables {
     pub(super) sessions: Vec<SessionRows>,
     pub(super) journal: Vec<JournalRows>,
 }
@@ -236,22 +236,22 @@ enum PartRead {
 /// Reads both tables. Fails only if the file can't be got at; what is wrong inside is part of the
 /// answer.
 pub(super) fn read(
-    readers: Readers<'_>,
+    readers: ScanWith<'_>,
     extent: Extent<'_>,
     ledger: &Arc<Ledger>,
-) -> rusqlite::Result<Tables> {
+) -> rusqlite::Result<ScannedTables> {
     let said = extent.said.copied().unwrap_or_default();
     let parts = match readers {
-        Readers::OfFile { threads: 2.., .. } => limits::OPEN_PARTS,
-        Readers::OfFile { .. } | Readers::One(_) => 1,
+        ScanWith::OfFile { threads: 2.., .. } => limits::OPEN_PARTS,
+        ScanWith::OfFile { .. } | ScanWith::One(_) => 1,
     };
     let journal = Keys::in_parts(said.first, said.number, extent.last_possible, parts);
     let sessions = Keys::in_parts(0, said.next_key, said.next_key, parts);
     let parts =
         sessions.into_iter().map(Part::Sessions).chain(journal.into_iter().map(Part::Journal));
     let outcomes = match readers {
-        Readers::One(db) => parts.map(|part| part.read(db, ledger)).collect(),
-        Readers::OfFile { database, threads } => {
+        ScanWith::One(db) => parts.map(|part| part.read(db, ledger)).collect(),
+        ScanWith::OfFile { database, threads } => {
             let read = |db: &mut Option<Connection>, part: Part| {
                 let db = match db {
                     Some(db) => db,
@@ -262,7 +262,7 @@ pub(super) fn read(
             parallel::map(threads, parts.collect(), || None, read)
         }
     };
-    let mut tables = Tables { sessions: Vec::new(), journal: Vec::new() };
+    let mut tables = ScannedTables { sessions: Vec::new(), journal: Vec::new() };
     for outcome in outcomes {
         match outcome? {
             PartRead::Sessions(rows) => tables.sessions.push(rows),

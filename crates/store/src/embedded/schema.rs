@@ -10,7 +10,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::error::OpenError;
 use super::witness::StoreId;
-use super::{gathering, limits};
+use super::{limits, wal_vfs};
 use crate::forgotten::SealNote;
 
 /// Tells a database of Rejoin from any other: "RJIN".
@@ -88,7 +88,7 @@ impl Files {
 
 /// What is found where the database should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum DatabaseFound {
     /// Nothing, or a file in which nothing was ever committed.
     Nothing,
     /// A database of ours.
@@ -96,16 +96,16 @@ pub(super) enum Found {
 }
 
 /// Looks at the file without opening it as a database: opening a foreign one could change it.
-pub(super) fn look(files: &Files) -> Result<Found, OpenError> {
+pub(super) fn look(files: &Files) -> Result<DatabaseFound, OpenError> {
     let mut front = Vec::new();
     match File::open(&files.database) {
         Ok(file) => file.take(100).read_to_end(&mut front),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(DatabaseFound::Nothing),
         Err(error) => Err(error),
     }
     .map_err(|error| OpenError::of_io(error, &files.directory))?;
     if front.is_empty() || files.database.with_extension("db-journal").exists() {
-        return Ok(Found::Nothing); // the making of it was cut short and is rolled back by SQLite
+        return Ok(DatabaseFound::Nothing); // the making of it was cut short and is rolled back by SQLite
     }
     let file = files.database.clone();
     let number_at = |at: usize| {
@@ -116,7 +116,7 @@ pub(super) fn look(files: &Files) -> Result<Found, OpenError> {
         return Err(OpenError::Foreign { file });
     }
     match number_at(60) {
-        Some(1..=VERSION) => Ok(Found::Database),
+        Some(1..=VERSION) => Ok(DatabaseFound::Database),
         Some(0) | None => Err(OpenError::Foreign { file }),
         Some(found) => Err(OpenError::Newer { file, found, supported: VERSION }),
     }
@@ -127,8 +127,8 @@ pub(super) fn connect(file: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    gathering::register()?;
-    let db = Connection::open_with_flags_and_vfs(file, flags, gathering::NAME)?;
+    wal_vfs::register()?;
+    let db = Connection::open_with_flags_and_vfs(file, flags, wal_vfs::NAME)?;
     // Files that turn out to be damaged must stay as they were found.
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     db.pragma_update(None, "synchronous", "FULL")?;

@@ -24,7 +24,7 @@ use super::journal::{Key, Numbers};
 use super::packed::PackedLog;
 use super::piece::Piece;
 use crate::account::Counted;
-use crate::changes::Extent;
+use crate::changes::News;
 
 /// A session, shared between callers, the writer and the readers.
 #[derive(Debug)]
@@ -107,7 +107,7 @@ impl RowSum {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Plan {
     /// How much of it was changed since the last commit.
-    pub(super) changed: Extent,
+    pub(super) changed: News,
     /// Whether the writer goes through it afterwards. If not, only events were added.
     pub(super) listed: bool,
     /// What is written of it.
@@ -123,7 +123,7 @@ pub(super) struct Plan {
 impl Plan {
     /// Whether the session was changed since the last commit.
     pub(super) fn is_changed(&self) -> bool {
-        self.changed > Extent::Nothing
+        self.changed > News::Nothing
     }
 }
 

@@ -19,8 +19,8 @@ use super::limits;
 use super::piece::Ledger;
 use super::recover::{self, Content};
 use super::runs::Runs;
-use super::scan::Readers;
-use super::schema::{self, Files, Found};
+use super::scan::ScanWith;
+use super::schema::{self, DatabaseFound, Files};
 use super::take_over::TakeOver;
 use super::witness::Witness;
 
@@ -58,7 +58,7 @@ pub fn verify(directory: &Path) -> Result<Verification, OpenError> {
     let files = Files::in_directory(directory);
     let of_sqlite =
         |error: rusqlite::Error| OpenError::of_sqlite(&error, &files.database, &files.directory);
-    if schema::look(&files)? == Found::Nothing {
+    if schema::look(&files)? == DatabaseFound::Nothing {
         return Err(OpenError::Nothing { directory: directory.to_path_buf() });
     }
     // Before the database: a commit is witnessed after it was made, so what is read later has it.
@@ -73,7 +73,7 @@ pub fn verify(directory: &Path) -> Result<Verification, OpenError> {
     let (bounds, runs) = (UNBOUNDED, Runs::default());
     let take_over = TakeOver { bounds: &bounds, recovery: &recovery, runs: &runs };
     let ledger = Arc::new(Ledger::default());
-    let content = recover::read(&db, Readers::One(&db), witness, take_over, &ledger);
+    let content = recover::read(&db, ScanWith::One(&db), witness, take_over, &ledger);
     let Content { sessions, newest, mut damage, .. } = content.map_err(of_sqlite)?;
     damage.extend(check_file(&db).map_err(of_sqlite)?);
     let is_copy = birth::is_backup(&db).map_err(of_sqlite)?

@@ -20,7 +20,7 @@ use super::desk::Desk;
 use super::error::Fault;
 use super::limits;
 use super::lock::DirectoryLock;
-use super::queue::Taken;
+use super::queue::Woken;
 use super::shared::Shared;
 use super::spill::Spill;
 use super::waiting::Sleepers;
@@ -65,11 +65,11 @@ impl Writer {
             let (patience, sleepers) = (self.patience()?, &mut self.sleepers);
             let wake = || sleepers.take().into_iter().for_each(Sleepers::wake);
             let taken = self.shared.queue.wait(patience, wake);
-            if taken == Taken::Closed {
+            if taken == Woken::Closed {
                 return Ok(End::Dropped);
             }
-            self.gather();
-            self.finish_batch(taken == Taken::Nothing)?;
+            self.linger();
+            self.finish_batch(taken == Woken::Nothing)?;
             if !self.desk.take()?.closing.is_empty() {
                 return Ok(End::Closed);
             }
@@ -85,12 +85,12 @@ impl Writer {
     /// Lets callers that were just answered come back: those that miss this commit wait for two. Of
     /// many, a third are enough: two or three commits in turn keep disk and processors busy. Nobody
     /// waits longer than a fraction of what a commit takes.
-    fn gather(&self) {
+    fn linger(&self) {
         let (started, queue) = (Instant::now(), &self.shared.queue);
         let enough = self.expected.min(limits::LARGE_COMMIT).max(self.expected / 3);
-        while queue.to_commit() < enough && started.elapsed() < limits::GATHER {
+        while queue.to_commit() < enough && started.elapsed() < limits::LINGER {
             // Whoever looks too often keeps those from their work that it waits for.
-            (0..limits::GATHER_PAUSES).for_each(|_| std::hint::spin_loop());
+            (0..limits::LINGER_PAUSES).for_each(|_| std::hint::spin_loop());
             std::thread::yield_now();
         }
     }

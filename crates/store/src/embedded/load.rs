@@ -17,7 +17,7 @@ use super::take_over::{TakeOver, Taken};
 
 /// The sessions of a store, or of a share of it.
 #[derive(Debug, Default)]
-pub(super) struct Gathered {
+pub(super) struct LoadedSessions {
     /// In the order of their keys.
     pub(super) sessions: Vec<Taken>,
     /// The same for the index.
@@ -27,17 +27,17 @@ pub(super) struct Gathered {
 }
 
 /// Puts the sessions together and takes them over.
-pub(super) fn gather(
+pub(super) fn load(
     parts: &[SessionRows],
     journal: &[RowFound],
     take_over: TakeOver<'_>,
     ledger: &Ledger,
     threads: usize,
-) -> Gathered {
+) -> LoadedSessions {
     let shares = parts.chunks(parts.len().div_ceil(threads).max(1)).collect();
-    let gather = |(): &mut (), parts| gather_share(parts, journal, take_over, ledger);
-    let mut all = Gathered::default();
-    for share in parallel::map(threads, shares, || (), gather) {
+    let load = |(): &mut (), parts| load_share(parts, journal, take_over, ledger);
+    let mut all = LoadedSessions::default();
+    for share in parallel::map(threads, shares, || (), load) {
         all.sessions.extend(share.sessions);
         all.entries.extend(share.entries);
         all.undecodable += share.undecodable;
@@ -45,12 +45,12 @@ pub(super) fn gather(
     all
 }
 
-fn gather_share(
+fn load_share(
     parts: &[SessionRows],
     journal: &[RowFound],
     take_over: TakeOver<'_>,
     ledger: &Ledger,
-) -> Gathered {
+) -> LoadedSessions {
     let count = parts.iter().map(|part| part.rows.len()).sum();
     let said = ByKey::new(parts, journal, count);
     let (mut sessions, mut entries) = (Vec::with_capacity(count), Vec::with_capacity(count));
@@ -74,7 +74,7 @@ fn gather_share(
         entries.push(entry);
     }
     ledger.add(needed);
-    Gathered { sessions, entries: Entries::new(entries, principals.active), undecodable }
+    LoadedSessions { sessions, entries: Entries::new(entries, principals.active), undecodable }
 }
 
 /// The principals that were met, each once in memory, and how many sessions of theirs go on.

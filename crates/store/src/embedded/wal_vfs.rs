@@ -59,11 +59,11 @@ pub(super) fn register() -> rusqlite::Result<()> {
 struct Log {
     /// What SQLite knows of a file. It must come first.
     file: ffi::sqlite3_file,
-    gathered: *mut Gathered,
+    gathered: *mut WalWrite,
 }
 
 /// What is to be written, and where.
-struct Gathered {
+struct WalWrite {
     bytes: Vec<u8>,
     at: i64,
     /// The log once more, to flush it: SQLite does not give its own descriptor away. Closing a second descriptor
@@ -71,14 +71,14 @@ struct Gathered {
     file: File,
 }
 
-impl Gathered {
+impl WalWrite {
     fn new(file: File) -> Self {
         Self { bytes: Vec::new(), at: 0, file }
     }
 
     fn continues(&self, at: i64, bytes: usize) -> bool {
         self.at + self.bytes.len() as i64 == at
-            && self.bytes.len() + bytes <= limits::GATHERED_BYTES
+            && self.bytes.len() + bytes <= limits::WAL_WRITE_BYTES
     }
 }
 
@@ -185,7 +185,7 @@ unsafe extern "C" fn open(
                 return code;
             }
         };
-        let gathered = Box::into_raw(Box::new(Gathered::new(second)));
+        let gathered = Box::into_raw(Box::new(WalWrite::new(second)));
         let known = ffi::sqlite3_file { pMethods: &raw const METHODS };
         file.cast::<Log>().write(Log { file: known, gathered });
         ffi::SQLITE_OK
