@@ -49,6 +49,7 @@
 //! # Features
 //! `tls`: addresses that begin with `wss://`, by rustls with the authorities that the machine trusts or with
 //! [what the application says](Builder#method.tls).
+#![forbid(unsafe_code)]
 
 mod builder;
 mod clock;

@@ -27,6 +27,7 @@
 //! | [`codes`] | every error, reason and close code, in one place |
 //! | [`limits`] | every bound, in one place |
 
+#![forbid(unsafe_code)]
 #![warn(clippy::disallowed_methods)]
 
 pub mod attempt;

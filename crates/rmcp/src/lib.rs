@@ -12,6 +12,7 @@
 //!
 //! How it works is in `docs/rmcp.md` and `docs/architecture.md` of the project; the session engine is the
 //! [`rejoin`] crate's.
+#![forbid(unsafe_code)]
 
 mod builder;
 mod call;

@@ -63,7 +63,7 @@ struct Acks {
 }
 
 /// What an attachment waits for.
-enum Happened {
+enum AttachmentInput {
     Looked(Result<ReaderInput, Unavailable>),
     Acked,
     Input(ReaderInput),
@@ -143,27 +143,27 @@ impl Attachment {
         let deadline = clock.instant(deadline);
         let happened = tokio::select! {
             biased;
-            looked = answer(&mut self.asked) => Happened::Looked(looked),
-            () = ack_done(&mut self.acks.under_way) => Happened::Acked,
-            Ok(()) = self.draining.changed() => Happened::Input(ReaderInput::Drain),
+            looked = answer(&mut self.asked) => AttachmentInput::Looked(looked),
+            () = ack_done(&mut self.acks.under_way) => AttachmentInput::Acked,
+            Ok(()) = self.draining.changed() => AttachmentInput::Input(ReaderInput::Drain),
             _ = self.stop.wait_for(|stop| *stop) => return None,
-            () = sleep_until(deadline) => Happened::Input(ReaderInput::Tick),
+            () = sleep_until(deadline) => AttachmentInput::Input(ReaderInput::Tick),
             () = self.changes.changed() => match self.changes.are_over() {
                 true => return None,
-                false => Happened::Input(ReaderInput::Changed),
+                false => AttachmentInput::Input(ReaderInput::Changed),
             },
         };
         match happened {
-            Happened::Looked(looked) => {
+            AttachmentInput::Looked(looked) => {
                 self.asked = None;
                 looked.ok()
             }
-            Happened::Acked => {
+            AttachmentInput::Acked => {
                 self.acks.under_way = None;
                 self.send_ack();
                 Some(ReaderInput::Tick)
             }
-            Happened::Input(input) => Some(input),
+            AttachmentInput::Input(input) => Some(input),
         }
     }
 

@@ -7,22 +7,22 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 /// A call under way, and what it means for the driver.
-pub(crate) type Call<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+pub(crate) type StoreCall<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// Makes calls that take effect in order, and answers them in order. A call begins when the one before it
 /// has answered, or at once if both may be under way together: then they share a commit.
 pub(crate) struct Lane<T> {
-    calls: VecDeque<Waiting<T>>,
+    calls: VecDeque<CallWaiting<T>>,
 }
 
-struct Waiting<T> {
+struct CallWaiting<T> {
     stage: Stage<T>,
     /// Whether it may begin before the one ahead of it has answered.
     joins: bool,
 }
 
 enum Stage<T> {
-    Call(Call<T>),
+    StoreCall(StoreCall<T>),
     Answered(T),
 }
 
@@ -42,8 +42,8 @@ impl<T> Lane<T> {
         self.add(Box::pin(call), true);
     }
 
-    fn add(&mut self, call: Call<T>, joins: bool) {
-        self.calls.push_back(Waiting { stage: Stage::Call(call), joins });
+    fn add(&mut self, call: StoreCall<T>, joins: bool) {
+        self.calls.push_back(CallWaiting { stage: Stage::StoreCall(call), joins });
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -59,7 +59,7 @@ impl<T> Lane<T> {
         poll_fn(|context| {
             self.get_on(context);
             match self.calls.pop_front() {
-                Some(Waiting { stage: Stage::Answered(answer), .. }) => {
+                Some(CallWaiting { stage: Stage::Answered(answer), .. }) => {
                     self.give_back_room();
                     Poll::Ready(answer)
                 }
@@ -87,7 +87,7 @@ impl<T> Lane<T> {
             if index > 0 && !(together && waiting.joins) {
                 break;
             }
-            if let Stage::Call(call) = &mut waiting.stage
+            if let Stage::StoreCall(call) = &mut waiting.stage
                 && let Poll::Ready(answer) = call.as_mut().poll(context)
             {
                 waiting.stage = Stage::Answered(answer);
@@ -98,7 +98,7 @@ impl<T> Lane<T> {
 
 /// Makes calls at the same time. They are few: all are looked at whenever one of them gets on.
 pub(crate) struct Pool<T> {
-    calls: Vec<Call<T>>,
+    calls: Vec<StoreCall<T>>,
 }
 
 impl<T> Pool<T> {

@@ -28,13 +28,13 @@ pub(crate) enum NotTaken {
 
 /// Posts to one URL.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(crate) struct Poster {
     server: Server,
     /// How long an attempt may take.
     pub(crate) timeout: Duration,
 }
 
-impl Client {
+impl Poster {
     pub(crate) fn new(url: &str) -> Result<Self, BadUrl> {
         Ok(Self { server: Server::new(url)?, timeout: ATTEMPT })
     }

@@ -96,11 +96,11 @@ impl Sample {
 pub(crate) struct Series {
     /// The last sample of the process before this one, if it is not an hour old.
     before: Option<Sample>,
-    kept: Mutex<Kept>,
+    kept: Mutex<KeptSeries>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct KeptSeries {
     samples: VecDeque<Sample>,
     history: History,
 }
@@ -113,7 +113,7 @@ impl Series {
         samples.retain(|sample| now.since(sample.at) < EVERY * KEPT as u32 && sample.at <= now);
         samples.drain(..samples.len().saturating_sub(KEPT));
         let before = samples.last().cloned();
-        Self { before, kept: Mutex::new(Kept { samples: samples.into(), history }) }
+        Self { before, kept: Mutex::new(KeptSeries { samples: samples.into(), history }) }
     }
 
     /// Those after `after`, oldest first.
@@ -131,7 +131,7 @@ impl Series {
         kept.samples.push_back(sample);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
+    fn lock(&self) -> MutexGuard<'_, KeptSeries> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

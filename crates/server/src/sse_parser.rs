@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// One event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Event {
+pub(crate) struct SseEvent {
     /// Its name; empty stands for `message`.
     name: String,
     /// Its id, if it has one.
@@ -26,10 +26,10 @@ pub(crate) struct Parser {
     /// What came of the line that has no end yet.
     line: Vec<u8>,
     /// What came of the event that has no end yet.
-    event: Event,
+    event: SseEvent,
 }
 
-impl Event {
+impl SseEvent {
     /// What it says, whatever its name.
     pub(crate) fn data(&self) -> Option<&str> {
         self.data.as_deref()
@@ -53,11 +53,11 @@ impl Event {
 
 impl Parser {
     pub(crate) fn new(max_bytes: usize) -> Self {
-        Self { max_bytes, line: Vec::new(), event: Event::default() }
+        Self { max_bytes, line: Vec::new(), event: SseEvent::default() }
     }
 
     /// The events that are whole with these bytes.
-    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<Vec<Event>, TooLong> {
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<Vec<SseEvent>, TooLong> {
         let mut whole = Vec::new();
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             // Besides the data there are the field's name and the line's end.
@@ -106,7 +106,7 @@ impl Parser {
 mod tests {
     use super::*;
 
-    fn events(pieces: &[&str]) -> Vec<Event> {
+    fn events(pieces: &[&str]) -> Vec<SseEvent> {
         let mut parser = Parser::new(100);
         pieces.iter().flat_map(|piece| parser.push(piece.as_bytes()).unwrap()).collect()
     }
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn events_are_whole_however_they_are_cut() {
         let text = "event: message\r\nid: 7\r\nretry: 250\r\ndata: {\"a\":\r\ndata: 1}\r\n\r\n";
-        let expected = Event {
+        let expected = SseEvent {
             name: "message".into(),
             id: Some("7".into()),
             retry: Some(Duration::from_millis(250)),

@@ -154,7 +154,7 @@ impl Happening {
 
 /// The moments of all sessions.
 #[derive(Debug, Default)]
-pub(crate) struct Timeline(Mutex<Inner>);
+pub(crate) struct Timeline(Mutex<TimelineParts>);
 
 /// A line of the file.
 #[derive(Serialize, Deserialize)]
@@ -165,7 +165,7 @@ struct TimelineLine<Id, M> {
 }
 
 #[derive(Debug, Default)]
-struct Inner {
+struct TimelineParts {
     history: History,
     since: Option<Timestamp>,
     sessions: HashMap<SessionId, VecDeque<(u64, Moment)>>,
@@ -187,14 +187,14 @@ impl Timeline {
         let since = lines.iter().find_map(|line: &TimelineLine<SessionId, Moment>| {
             line.moment.as_ref().map(|moment| moment.at)
         });
-        let mut inner = Inner::default();
+        let mut inner = TimelineParts::default();
         for TimelineLine { id, moment } in lines {
             match moment {
                 Some(moment) => inner.note(&id, moment, BOUNDS),
                 None => inner.forget(&id),
             }
         }
-        Self(Mutex::new(Inner { history, since, ..inner }))
+        Self(Mutex::new(TimelineParts { history, since, ..inner }))
     }
 
     /// Notes that something happened to a session.
@@ -223,12 +223,12 @@ impl Timeline {
         self.lock().since
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, TimelineParts> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Inner {
+impl TimelineParts {
     fn note(&mut self, id: &SessionId, moment: Moment, bounds: TimelineBounds) {
         self.last_number += 1;
         self.stderr_bytes += moment.stderr_bytes();
@@ -311,14 +311,14 @@ mod tests {
         Moment { what: Happening::AgentDied(Box::new(death)), ..moment(millis) }
     }
 
-    fn times(inner: &Inner, id: &SessionId) -> Vec<u64> {
+    fn times(inner: &TimelineParts, id: &SessionId) -> Vec<u64> {
         let moments = inner.sessions.get(id).into_iter().flatten();
         moments.map(|(_, moment)| moment.at.as_millis()).collect()
     }
 
     #[test]
     fn the_oldest_moments_of_a_session_go_first() {
-        let (mut inner, id) = (Inner::default(), SessionId::parse("a").unwrap());
+        let (mut inner, id) = (TimelineParts::default(), SessionId::parse("a").unwrap());
         for millis in 0..5 {
             inner.note(&id, moment(millis), within(3, 100));
         }
@@ -328,7 +328,7 @@ mod tests {
     #[test]
     fn the_oldest_moments_of_all_go_first_and_with_the_last_the_session() {
         let (mut inner, [a, b]) =
-            (Inner::default(), ["a", "b"].map(|id| SessionId::parse(id).unwrap()));
+            (TimelineParts::default(), ["a", "b"].map(|id| SessionId::parse(id).unwrap()));
         for (millis, id) in [(0, &a), (1, &b), (2, &b), (3, &b), (4, &b)] {
             inner.note(id, moment(millis), within(3, 4));
         }
@@ -367,7 +367,7 @@ mod tests {
 
     #[test]
     fn sessions_that_are_forgotten_leave_nothing() {
-        let (mut inner, stays) = (Inner::default(), SessionId::parse("stays").unwrap());
+        let (mut inner, stays) = (TimelineParts::default(), SessionId::parse("stays").unwrap());
         inner.note(&stays, moment(0), within(3, 1_000));
         for number in 0..1_000 {
             let id = SessionId::parse(&format!("goes-{number}")).unwrap();
@@ -386,7 +386,7 @@ mod tests {
     fn what_dead_agents_wrote_has_a_bound_however_it_goes() {
         let bounds = TimelineBounds { of_a_session: 3, of_all: 1_000, stderr_bytes: 250 };
         let (mut inner, [a, b]) =
-            (Inner::default(), ["a", "b"].map(|id| SessionId::parse(id).unwrap()));
+            (TimelineParts::default(), ["a", "b"].map(|id| SessionId::parse(id).unwrap()));
         for (millis, id) in [(0, &a), (1, &b), (2, &b)] {
             inner.note(id, death(millis, 100), bounds);
         }

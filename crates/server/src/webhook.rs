@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::clock::Clock;
 use crate::hook::{Cleanup, Lifecycle, SessionHook};
 use crate::outward::BadUrl;
-use crate::post::Client;
+use crate::post::Poster;
 use crate::random;
 use crate::signing::{SIGNATURE, signature};
 use crate::web::record_view;
@@ -67,14 +67,14 @@ enum Decision {
 /// An answer as it stands on the wire.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Answer {
+struct WireAnswer {
     keep_for: Option<String>,
     cleanup: bool,
 }
 
 /// Posts what comes along one lane.
-struct Lane {
-    client: Arc<Client>,
+struct PostLane {
+    client: Arc<Poster>,
     secret: Option<Arc<[u8]>>,
     notes: mpsc::Receiver<Note>,
 }
@@ -83,12 +83,12 @@ impl WebHook {
     /// The hook at this URL. `secret` signs what is posted. To be called inside a tokio runtime; its
     /// tasks end when it is dropped.
     pub fn start(url: &str, secret: Option<&[u8]>, clock: Clock) -> Result<Self, BadUrl> {
-        let mut client = Client::new(url)?;
+        let mut client = Poster::new(url)?;
         client.timeout = ATTEMPT;
         let (client, secret) = (Arc::new(client), secret.map(Arc::from));
         let lanes = (0..LANES).map(|_| {
             let (sender, notes) = mpsc::channel(WAITING);
-            let lane = Lane { client: Arc::clone(&client), secret: secret.clone(), notes };
+            let lane = PostLane { client: Arc::clone(&client), secret: secret.clone(), notes };
             #[expect(clippy::disallowed_methods, reason = "the hook is there before the server")]
             tokio::spawn(lane.run());
             sender
@@ -136,7 +136,7 @@ impl SessionHook for WebHook {
     }
 }
 
-impl Lane {
+impl PostLane {
     async fn run(mut self) {
         while let Some(mut note) = self.notes.recv().await {
             let reply = note.reply.take();
@@ -180,7 +180,7 @@ impl Lane {
 
 /// What an answer says. One that says nothing, or can't be read, leaves it to the settings.
 fn decide(answer: &[u8]) -> Decision {
-    let answer: Answer = serde_json::from_slice(answer).unwrap_or_default();
+    let answer: WireAnswer = serde_json::from_slice(answer).unwrap_or_default();
     match answer.keep_for.as_deref().map(duration) {
         _ if answer.cleanup => Decision::Now,
         Some(Some(delay)) => Decision::After(delay),

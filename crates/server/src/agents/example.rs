@@ -67,7 +67,7 @@ struct Worker {
 }
 
 /// A message that it works on.
-struct Task {
+struct ExampleTask {
     in_seq: InSeq,
     message_id: Option<String>,
     question: String,
@@ -75,7 +75,7 @@ struct Task {
     logged: bool,
 }
 
-impl Task {
+impl ExampleTask {
     fn of(entry: &StoredEntry) -> Self {
         let body = EntryBody::for_agent(&entry.body);
         let message_id = message_id(&body);
@@ -106,7 +106,7 @@ impl Worker {
         let is_gone = |plan: &Plan| plan.in_seq <= covered || plan.in_seq > head;
         let Some(plan) = self.state.plan_context.clone().filter(is_gone) else { return true };
         let Plan { in_seq, message_id, question } = plan;
-        let task = Task { in_seq: InSeq::new(in_seq), message_id, question, logged: false };
+        let task = ExampleTask { in_seq: InSeq::new(in_seq), message_id, question, logged: false };
         self.answers(&task).await
     }
 
@@ -120,13 +120,13 @@ impl Worker {
             },
         };
         match entry.kind {
-            EntryKind::Message => self.answers(&Task::of(&entry)).await,
+            EntryKind::Message => self.answers(&ExampleTask::of(&entry)).await,
             EntryKind::Cancel => self.cancels(None, &entry).await,
         }
     }
 
     /// Works on a message, from the step that its state says is next.
-    async fn answers(&mut self, task: &Task) -> bool {
+    async fn answers(&mut self, task: &ExampleTask) -> bool {
         let script = script(&task.question, &self.state.memory_snapshot);
         let done = self.state.steps_done(task.in_seq);
         for (index, step) in script.iter().enumerate().skip(done) {
@@ -157,7 +157,7 @@ impl Worker {
     }
 
     /// Stops what it is doing, and forgets what was asked before the cancel.
-    async fn cancels(&mut self, at_work_on: Option<&Task>, cancel: &StoredEntry) -> bool {
+    async fn cancels(&mut self, at_work_on: Option<&ExampleTask>, cancel: &StoredEntry) -> bool {
         let waiting = self.waiting.drain(..).filter(|entry| entry.kind == EntryKind::Message);
         let waiting: Vec<u64> = waiting.map(|entry| entry.in_seq.get()).collect();
         let at_work_on = at_work_on.map(|task| task.in_seq.get());

@@ -31,7 +31,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
 
-use self::response::{Events, Failed, Heard, Kind};
+use self::response::{Events, Failed, ResponseKind, ResponseReader};
 use crate::agent::{Agent, Seat};
 use crate::entry::{EntryBody, event_name};
 use crate::outward::{BadUrl, Server};
@@ -98,7 +98,7 @@ struct Delivery<'a> {
 #[async_trait]
 impl Agent for Http {
     async fn run(&self, seat: Seat) {
-        let mut run = Run { http: self, seat, waiting: VecDeque::new() };
+        let mut run = BackendRun { http: self, seat, waiting: VecDeque::new() };
         if let Err(Stopped::Failed(unavailable)) = run.work().await {
             tracing::warn!(session = %run.seat.session(), %unavailable, "an agent stops");
         }
@@ -111,7 +111,7 @@ impl Agent for Http {
 }
 
 /// The work of one session.
-struct Run<'a> {
+struct BackendRun<'a> {
     http: &'a Http,
     seat: Seat,
     /// Entries that came while a response was open.
@@ -126,7 +126,7 @@ enum Stopped {
 }
 
 /// What became of one request.
-enum Outcome {
+enum RequestOutcome {
     /// The response came to its end.
     Complete,
     /// A cancel ended it.
@@ -135,7 +135,7 @@ enum Outcome {
     Again,
 }
 
-impl Run<'_> {
+impl BackendRun<'_> {
     async fn work(&mut self) -> Result<(), Stopped> {
         loop {
             let entry = match self.waiting.pop_front() {
@@ -154,8 +154,10 @@ impl Run<'_> {
             let outcome = self.attempt(entry).await;
             self.seat.busy.store(false, Ordering::Release);
             match outcome? {
-                Outcome::Complete | Outcome::Cancelled => return self.cover(entry).await,
-                Outcome::Again => {}
+                RequestOutcome::Complete | RequestOutcome::Cancelled => {
+                    return self.cover(entry).await;
+                }
+                RequestOutcome::Again => {}
             }
             tokio::select! {
                 () = tokio::time::sleep(wait) => wait = (wait * 2).min(LONGEST_WAIT),
@@ -166,7 +168,7 @@ impl Run<'_> {
     }
 
     /// One request, and all that its response brings.
-    async fn attempt(&mut self, entry: &StoredEntry) -> Result<Outcome, Stopped> {
+    async fn attempt(&mut self, entry: &StoredEntry) -> Result<RequestOutcome, Stopped> {
         let response = tokio::select! {
             response = self.request(entry) => response?,
             () = self.seat.stopped() => return Err(Stopped::Told),
@@ -179,9 +181,9 @@ impl Run<'_> {
             }
             Err(why) => return Ok(self.not_taken(entry, &why)),
         };
-        match Kind::of(&response) {
-            Kind::Events(events) => self.hear(entry, response, events).await,
-            Kind::Other => self.drain(entry, response).await,
+        match ResponseKind::of(&response) {
+            ResponseKind::Events(events) => self.hear(entry, response, events).await,
+            ResponseKind::Other => self.drain(entry, response).await,
         }
     }
 
@@ -215,22 +217,22 @@ impl Run<'_> {
         entry: &StoredEntry,
         response: Response<Incoming>,
         events: Events,
-    ) -> Result<Outcome, Stopped> {
+    ) -> Result<RequestOutcome, Stopped> {
         let counts = Arc::clone(&self.seat.shared.agent_counts);
-        let mut heard = Heard::new(response, events, &self.seat, self.http.idle_timeout);
+        let mut heard = ResponseReader::new(response, events, &self.seat, self.http.idle_timeout);
         let outcome = loop {
             tokio::select! {
                 biased; // a cancel is of use only before the end
                 next = self.seat.next() => match next {
                     Some(cancel) if cancel.kind == EntryKind::Cancel => {
                         self.waiting.push_front(cancel);
-                        break Outcome::Cancelled;
+                        break RequestOutcome::Cancelled;
                     }
                     Some(message) => self.waiting.push_back(message),
                     None => return Err(Stopped::Told),
                 },
                 end = heard.until_end(&counts) => match end {
-                    Ok(()) => break Outcome::Complete,
+                    Ok(()) => break RequestOutcome::Complete,
                     Err(Failed::Publish) => return Err(Stopped::Told),
                     Err(Failed::Response(why)) => break self.not_taken(entry, why),
                 },
@@ -247,14 +249,14 @@ impl Run<'_> {
         &self,
         entry: &StoredEntry,
         response: Response<Incoming>,
-    ) -> Result<Outcome, Stopped> {
+    ) -> Result<RequestOutcome, Stopped> {
         let reading = response::is_empty(response, self.http.idle_timeout);
         let empty = tokio::select! {
             empty = reading => empty,
             () = self.seat.stopped() => return Err(Stopped::Told),
         };
         match empty {
-            Ok(true) => Ok(Outcome::Complete),
+            Ok(true) => Ok(RequestOutcome::Complete),
             Ok(false) => {
                 let counts = &self.seat.shared.agent_counts;
                 counts.bad_responses.fetch_add(1, Ordering::Relaxed);
@@ -263,16 +265,16 @@ impl Run<'_> {
                     %session, %in_seq,
                     "agent response body ignored: neither application/x-ndjson nor text/event-stream"
                 );
-                Ok(Outcome::Complete)
+                Ok(RequestOutcome::Complete)
             }
             Err(why) => Ok(self.not_taken(entry, why)),
         }
     }
 
-    fn not_taken(&self, entry: &StoredEntry, why: &str) -> Outcome {
+    fn not_taken(&self, entry: &StoredEntry, why: &str) -> RequestOutcome {
         let (session, in_seq) = (self.seat.session(), entry.in_seq);
         tracing::warn!(%session, %in_seq, why, "a backend has not taken an entry");
-        Outcome::Again
+        RequestOutcome::Again
     }
 
     /// The backend may cover an entry itself when it publishes.

@@ -26,10 +26,10 @@ done
 
 /// The process that comes after us. It ends when this value goes.
 #[derive(Debug, Default)]
-pub(crate) struct Guard(State);
+pub(crate) struct Guard(ProcessState);
 
 #[derive(Debug, Default)]
-enum State {
+enum ProcessState {
     /// There was nobody to watch over yet.
     #[default]
     Unneeded,
@@ -42,9 +42,9 @@ impl Guard {
     /// The group is to go when we do.
     pub(crate) fn watch(&mut self, group: u32) {
         // Elsewhere there are no groups.
-        if cfg!(unix) && matches!(self.0, State::Unneeded) {
+        if cfg!(unix) && matches!(self.0, ProcessState::Unneeded) {
             self.0 = match start() {
-                Ok(guard) => State::Watching(guard),
+                Ok(guard) => ProcessState::Watching(guard),
                 Err(error) => without(&error),
             };
         }
@@ -57,7 +57,7 @@ impl Guard {
     }
 
     fn say(&mut self, sign: char, group: u32) {
-        let State::Watching(guard) = &mut self.0 else { return };
+        let ProcessState::Watching(guard) = &mut self.0 else { return };
         let Some(stdin) = &mut guard.stdin else { return };
         if let Err(error) = stdin.write_all(format!("{sign} {group}\n").as_bytes()) {
             let _ = guard.kill();
@@ -76,7 +76,7 @@ fn start() -> io::Result<Child> {
     command.spawn()
 }
 
-fn without(error: &io::Error) -> State {
+fn without(error: &io::Error) -> ProcessState {
     tracing::warn!(%error, "if this server is killed, children of its agents may outlive it");
-    State::Gone
+    ProcessState::Gone
 }

@@ -17,13 +17,13 @@ pub(crate) struct Places {
     free: Arc<Semaphore>,
     /// How many one principal may have.
     share: usize,
-    taken: Mutex<Taken>,
+    taken: Mutex<PlacesTaken>,
     /// Woken when somebody may have become idle.
     idle: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Taken {
+struct PlacesTaken {
     sitters: BTreeMap<u64, Sitter>,
     last: u64,
     /// How many wait for a place: no more than so many are asked to go.
@@ -101,7 +101,7 @@ impl Places {
         if let Ok(permit) = Arc::clone(free).try_acquire_owned() {
             return Some(permit);
         }
-        let _waiting = Waiting::new(self, whose);
+        let _waiting = PlaceWaiting::new(self, whose);
         let mut orders = orders.clone();
         let free = Arc::clone(free).acquire_owned();
         tokio::pin!(free);
@@ -146,12 +146,12 @@ impl Places {
         Place { places, number, asked_to_go, _permit: permit, _of_share: of_share, _user: user }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Taken> {
+    fn lock(&self) -> MutexGuard<'_, PlacesTaken> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Taken {
+impl PlacesTaken {
     /// Asks an idle child to go, of `whose` if that is given: one of the principal that has the most, and
     /// of those the one that has been idle longest. Those whose client is there are asked last, and only
     /// by who has work to do.
@@ -268,19 +268,19 @@ impl Drop for User {
     }
 }
 
-struct Waiting<'a> {
+struct PlaceWaiting<'a> {
     places: &'a Places,
     whose: Option<&'a Principal>,
 }
 
-impl<'a> Waiting<'a> {
+impl<'a> PlaceWaiting<'a> {
     fn new(places: &'a Places, whose: Option<&'a Principal>) -> Self {
         places.lock().count_waiting(whose, |waiting| *waiting += 1);
         Self { places, whose }
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for PlaceWaiting<'_> {
     fn drop(&mut self) {
         self.places.lock().count_waiting(self.whose, |waiting| *waiting -= 1);
     }

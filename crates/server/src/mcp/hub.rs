@@ -45,7 +45,7 @@ pub(crate) struct Hubs {
 #[derive(Debug)]
 pub struct Hub {
     session: SessionId,
-    state: Mutex<State>,
+    state: Mutex<HubState>,
     /// Held while the attachment is made, so that one is made at a time.
     attaching: tokio::sync::Mutex<()>,
     /// Messages come in through it. It is shut while the client goes over to another session: what comes behind that
@@ -60,11 +60,11 @@ pub struct Hub {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct HubState {
     /// How many are present.
     present: usize,
     /// The attachment that somebody keeps for them.
-    attached: Option<Kept>,
+    attached: Option<KeptAttachment>,
     attachments: u64,
     /// Who reads each stream: the last who came.
     readers: HashMap<StreamName, Arc<Notify>>,
@@ -74,7 +74,7 @@ struct State {
 
 /// An attachment that is kept: which one, for others may have taken over.
 #[derive(Debug)]
-struct Kept {
+struct KeptAttachment {
     number: u64,
     presence: Arc<Presence>,
 }
@@ -226,7 +226,7 @@ impl Hub {
             let mut state = self.lock();
             state.attachments += 1;
             let number = state.attachments;
-            state.attached = Some(Kept { number, presence: Arc::clone(&presence) });
+            state.attached = Some(KeptAttachment { number, presence: Arc::clone(&presence) });
             number
         };
         let (hub, stopping) = (Arc::clone(self), sessions.stopping());
@@ -310,7 +310,7 @@ impl Hub {
         self.cuts.subscribe()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, HubState> {
         lock(&self.state)
     }
 }
@@ -381,7 +381,7 @@ impl Hub {
     }
 }
 
-impl State {
+impl HubState {
     fn is_attached_by(&self, number: u64) -> bool {
         self.attached.as_ref().is_some_and(|kept| kept.number == number)
     }

@@ -47,16 +47,16 @@ impl CallOutcome {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct ToolCalls(Mutex<Tools>);
+pub(crate) struct ToolCalls(Mutex<CountedTools>);
 
 #[derive(Debug, Default)]
-struct Tools {
-    known: BTreeMap<Box<str>, Counts>,
-    other: Counts,
+struct CountedTools {
+    known: BTreeMap<Box<str>, OutcomeCounts>,
+    other: OutcomeCounts,
 }
 
 /// By outcome, in the order of [`CallOutcome::ALL`].
-type Counts = [u64; CallOutcome::ALL.len()];
+type OutcomeCounts = [u64; CallOutcome::ALL.len()];
 
 impl ToolCalls {
     /// An upstream has tools of these names.
@@ -71,7 +71,7 @@ impl ToolCalls {
         if outcome == CallOutcome::Success {
             tools.learn(tool);
         }
-        let Tools { known, other } = &mut *tools;
+        let CountedTools { known, other } = &mut *tools;
         known.get_mut(tool).unwrap_or(other)[outcome as usize] += 1;
     }
 
@@ -91,16 +91,16 @@ impl ToolCalls {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Tools> {
+    fn lock(&self) -> MutexGuard<'_, CountedTools> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Tools {
+impl CountedTools {
     fn learn(&mut self, name: &str) {
         let fits = !name.is_empty() && name.len() <= LONGEST_NAME && name != OTHER;
         if fits && self.known.len() < MOST_TOOLS && !self.known.contains_key(name) {
-            self.known.insert(name.into(), Counts::default());
+            self.known.insert(name.into(), OutcomeCounts::default());
         }
     }
 }

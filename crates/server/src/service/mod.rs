@@ -119,12 +119,12 @@ pub struct Visitor {
 /// What transports ask for. Cheap to clone.
 #[derive(Clone)]
 pub struct Service {
-    inner: Arc<Inner>,
+    inner: Arc<ServiceParts>,
 }
 
 /// The service, for those whom it outlives.
 #[derive(Clone)]
-pub(crate) struct WeakService(Weak<Inner>);
+pub(crate) struct WeakService(Weak<ServiceParts>);
 
 impl WeakService {
     /// The service, unless the server is gone.
@@ -133,7 +133,7 @@ impl WeakService {
     }
 }
 
-struct Inner {
+struct ServiceParts {
     sessions: Sessions,
     keys: Keys,
     settings: ServiceSettings,
@@ -147,7 +147,7 @@ impl Service {
     pub fn new(sessions: Sessions, keys: Keys, settings: ServiceSettings) -> Self {
         let started = sessions.clock().now();
         let (budgets, phase) = (Budgets::default(), watch::Sender::new(Phase::Open));
-        let inner = Arc::new(Inner { sessions, keys, settings, budgets, phase, started });
+        let inner = Arc::new(ServiceParts { sessions, keys, settings, budgets, phase, started });
         inner.sessions.served_by(WeakService(Arc::downgrade(&inner)));
         Self { inner }
     }

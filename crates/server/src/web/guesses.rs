@@ -19,18 +19,18 @@ use super::limits::{
 #[derive(Debug, Default)]
 pub(super) struct Guesses {
     hasher: RandomState,
-    state: Mutex<State>,
+    state: Mutex<GuessTable>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    addresses: HashMap<Counted, Budget>,
+struct GuessTable {
+    addresses: HashMap<GuessSource, Budget>,
     /// Hashes of credentials that were accepted.
     accepted: HashSet<u64>,
 }
 
 /// Where a guess came from. Nothing stands for all that there is no room to tell apart.
-type Counted = Option<Network>;
+type GuessSource = Option<Network>;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Budget {
@@ -98,13 +98,13 @@ impl Guesses {
         self.state().accepted.clear();
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, GuessTable> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
-    fn network(&self, from: Option<IpAddr>) -> Counted {
+impl GuessTable {
+    fn network(&self, from: Option<IpAddr>) -> GuessSource {
         let network = from.map(Network::of);
         let room = self.addresses.len() < FAULT_ADDRESSES;
         if room || self.addresses.contains_key(&network) { network } else { None }

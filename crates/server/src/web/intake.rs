@@ -6,27 +6,27 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::limits::UNCOUNTED_FRAME_BYTES;
-use super::receiving::Place;
+use super::receiving::RequestPlace;
 
 /// How many more bytes are read from a connection. Whoever serves the router makes one for each connection,
 /// gives it to each of its requests as an extension, and heeds it when it reads from the socket. Where there
 /// is none, callers on `/ws` are held to `max_frame_bytes` alone.
 #[derive(Clone, Debug)]
-pub struct Intake(Arc<State>);
+pub struct Intake(Arc<IntakeState>);
 
 #[derive(Debug)]
-struct State {
+struct IntakeState {
     left: AtomicU64,
     /// Whether a caller has more under way than it may.
     full: AtomicBool,
     /// What has come since a frame was handed on.
-    frame: Mutex<Option<Frame>>,
+    frame: Mutex<Option<FrameComing>>,
 }
 
 /// The frame that is coming.
 #[derive(Debug)]
-struct Frame {
-    place: Place,
+struct FrameComing {
+    place: RequestPlace,
     /// The first bytes of each frame, which are not counted: most frames have no more.
     uncounted: usize,
 }
@@ -37,7 +37,7 @@ impl Default for Intake {
     /// Without a bound.
     fn default() -> Self {
         let (left, full) = (AtomicU64::new(UNBOUNDED), AtomicBool::new(false));
-        Self(Arc::new(State { left, full, frame: Mutex::default() }))
+        Self(Arc::new(IntakeState { left, full, frame: Mutex::default() }))
     }
 }
 
@@ -70,7 +70,7 @@ impl Intake {
 
     fn count(&self, bytes: usize) {
         let mut frame = self.0.frame.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(Frame { place, uncounted }) = &mut *frame else { return };
+        let Some(FrameComing { place, uncounted }) = &mut *frame else { return };
         let free = bytes.min(UNCOUNTED_FRAME_BYTES - *uncounted);
         *uncounted += free;
         if place.grow(bytes - free).is_err() {
@@ -84,18 +84,18 @@ impl Intake {
     }
 
     /// From now on frames count against what may be received of a caller, in this place.
-    pub(super) fn open(&self, place: Place) {
+    pub(super) fn open(&self, place: RequestPlace) {
         let mut frame = self.0.frame.lock().unwrap_or_else(PoisonError::into_inner);
         if frame.is_none() {
-            *frame = Some(Frame { place, uncounted: 0 });
+            *frame = Some(FrameComing { place, uncounted: 0 });
         }
         self.0.left.store(UNBOUNDED, Ordering::Relaxed);
     }
 
     /// A frame is whole: its place, until it was handed on.
-    pub(super) fn hand_on(&self) -> Option<Place> {
+    pub(super) fn hand_on(&self) -> Option<RequestPlace> {
         let mut frame = self.0.frame.lock().unwrap_or_else(PoisonError::into_inner);
-        let Frame { place, uncounted } = frame.as_mut()?;
+        let FrameComing { place, uncounted } = frame.as_mut()?;
         *uncounted = 0;
         Some(place.split())
     }
@@ -103,7 +103,7 @@ impl Intake {
     /// A frame of so many bytes came that is none of a message: what has come of one is kept on.
     pub(super) fn drop_control(&self, bytes: usize) {
         let mut frame = self.0.frame.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(Frame { place, uncounted }) = &mut *frame else { return };
+        let Some(FrameComing { place, uncounted }) = &mut *frame else { return };
         let counted = bytes.saturating_sub(*uncounted);
         *uncounted = uncounted.saturating_sub(bytes);
         place.shrink(counted);
@@ -118,7 +118,7 @@ mod tests {
     use super::super::receiving::{Receiving, Sender};
     use super::*;
 
-    fn place() -> Place {
+    fn place() -> RequestPlace {
         let settings = WebSettings { receiving_of_caller: 0, ..WebSettings::default() };
         Arc::new(Receiving::new(&settings)).place(Sender::At(None))
     }

@@ -44,11 +44,11 @@ impl Sender {
 pub(super) struct Receiving {
     of_sender: u64,
     of_all: u64,
-    taken: Mutex<Taken>,
+    taken: Mutex<BytesTaken>,
 }
 
 #[derive(Debug, Default)]
-struct Taken {
+struct BytesTaken {
     all: u64,
     by: HashMap<Sender, u64>,
 }
@@ -76,8 +76,8 @@ impl Receiving {
     }
 
     /// The place of something that `sender` begins to send.
-    pub(super) fn place(self: &Arc<Self>, sender: Sender) -> Place {
-        Place { receiving: Arc::clone(self), sender, bytes: 0 }
+    pub(super) fn place(self: &Arc<Self>, sender: Sender) -> RequestPlace {
+        RequestPlace { receiving: Arc::clone(self), sender, bytes: 0 }
     }
 
     fn take(&self, sender: &Sender, bytes: u64) -> Result<(), Full> {
@@ -108,13 +108,13 @@ impl Receiving {
 
 /// The place of one request, or of what has come on one connection. Its bytes are given back when it is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct RequestPlace {
     receiving: Arc<Receiving>,
     sender: Sender,
     bytes: u64,
 }
 
-impl Place {
+impl RequestPlace {
     /// So many more have come.
     pub(super) fn grow(&mut self, bytes: usize) -> Result<(), Full> {
         let bytes = bytes as u64;
@@ -139,7 +139,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for RequestPlace {
     fn drop(&mut self) {
         if self.bytes > 0 {
             self.receiving.give_back(&self.sender, self.bytes);
@@ -164,7 +164,7 @@ impl From<Full> for Denial {
 #[derive(Debug)]
 pub(super) struct Received {
     pub(super) bytes: Bytes,
-    pub(super) place: Place,
+    pub(super) place: RequestPlace,
 }
 
 /// Why a body has not come.
@@ -188,7 +188,11 @@ impl Received {
     }
 }
 
-async fn read(mut body: Body, mut place: Place, max: usize) -> Result<Received, NotReceived> {
+async fn read(
+    mut body: Body,
+    mut place: RequestPlace,
+    max: usize,
+) -> Result<Received, NotReceived> {
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| NotReceived::Broken)?;
@@ -213,7 +217,7 @@ mod tests {
     #[test]
     fn a_sender_has_its_bound_and_all_together_have_theirs() {
         let receiving = Arc::new(Receiving::with(10, 25));
-        let mut places: Vec<Place> = (1..=3).map(|last| receiving.place(at(last))).collect();
+        let mut places: Vec<RequestPlace> = (1..=3).map(|last| receiving.place(at(last))).collect();
         let mut second = receiving.place(at(1));
         assert_eq!(places[0].grow(6), Ok(()));
         assert_eq!(second.grow(5), Err(Full::OfSender), "the same sender on another connection");

@@ -15,7 +15,7 @@ use crate::entry::{EntryBody, event_name};
 
 /// A line for the child: the envelope of the protocol, with what belongs to the event.
 #[derive(Serialize)]
-struct Line<'a, C: Serialize> {
+struct ChildLine<'a, C: Serialize> {
     event: &'static str,
     session_id: &'a str,
     timestamp: String,
@@ -114,7 +114,7 @@ fn line(
 ) -> String {
     let (session_id, timestamp) = (session.as_str(), at.to_string());
     let in_seq = in_seq.map(InSeq::get);
-    let line = Line { event, session_id, timestamp, in_seq, message_id, content };
+    let line = ChildLine { event, session_id, timestamp, in_seq, message_id, content };
     let text = serde_json::to_string(&line);
     debug_assert!(text.is_ok(), "strings, numbers and checked JSON can always be written");
     // Line breaks in what a client sent stand between its parts, never inside a text.

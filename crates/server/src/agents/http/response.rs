@@ -31,13 +31,13 @@ pub(super) enum Events {
 }
 
 /// What a response is.
-pub(super) enum Kind {
+pub(super) enum ResponseKind {
     Events(Events),
     /// Something else, or nothing.
     Other,
 }
 
-impl Kind {
+impl ResponseKind {
     pub(super) fn of(response: &Response<Incoming>) -> Self {
         let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         let kind = kind.unwrap_or_default().split(';').next().unwrap_or_default().trim();
@@ -59,9 +59,9 @@ pub(super) enum Failed {
 }
 
 /// Reads a response, and publishes what it says.
-pub(super) struct Heard {
+pub(super) struct ResponseReader {
     body: Incoming,
-    parts: Parts,
+    parts: TextCutter,
     voice: Voice,
     idle_timeout: Duration,
     /// Texts that came and were not published yet.
@@ -73,7 +73,7 @@ pub(super) struct Heard {
     stray: StrayLog,
 }
 
-impl Heard {
+impl ResponseReader {
     pub(super) fn new(
         response: Response<Incoming>,
         events: Events,
@@ -81,8 +81,8 @@ impl Heard {
         idle_timeout: Duration,
     ) -> Self {
         let parts = match events {
-            Events::Lines => Parts::Lines(Lines::default()),
-            Events::Sse => Parts::Sse(Parser::new(LONGEST_EVENT)),
+            Events::Lines => TextCutter::Lines(LineCutter::default()),
+            Events::Sse => TextCutter::Sse(Parser::new(LONGEST_EVENT)),
         };
         let (texts, sayings) = (VecDeque::new(), VecDeque::new());
         Self {
@@ -196,12 +196,12 @@ pub(super) async fn is_empty(
 }
 
 /// Cuts bytes into texts.
-enum Parts {
-    Lines(Lines),
+enum TextCutter {
+    Lines(LineCutter),
     Sse(Parser),
 }
 
-impl Parts {
+impl TextCutter {
     fn push(&mut self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, Failed> {
         match self {
             Self::Lines(lines) => Ok(lines.push(bytes)),
@@ -225,12 +225,12 @@ impl Parts {
 
 /// Lines, out of whatever pieces the network makes of them. One that is too long is cut off, and so no JSON.
 #[derive(Debug, Default)]
-struct Lines {
+struct LineCutter {
     /// What came of the line that has no end yet.
     line: Vec<u8>,
 }
 
-impl Lines {
+impl LineCutter {
     fn push(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
         let mut whole = Vec::new();
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn lines_are_whole_however_they_are_cut() {
-        let mut parts = Parts::Lines(Lines::default());
+        let mut parts = TextCutter::Lines(LineCutter::default());
         let mut texts = Vec::new();
         for piece in ["{\"a\"", ":1}\n{}\r\n\n", "last"] {
             texts.extend(parts.push(piece.as_bytes()).unwrap());
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_line_that_never_ends_takes_no_more_than_the_longest_event() {
-        let mut lines = Lines::default();
+        let mut lines = LineCutter::default();
         for _ in 0..10 {
             assert!(lines.push(&vec![b'x'; 1 << 20]).is_empty());
         }

@@ -97,7 +97,7 @@ impl From<PublishError> for Closing {
 }
 
 /// What happened at a desk.
-enum Happened {
+enum DeskInput {
     Entry(StoredEntry),
     Heard(Heard),
     /// An answer was lost on the way.
@@ -194,17 +194,17 @@ impl<'a> Desk<'a> {
 
     async fn step(&mut self) -> Result<(), Closing> {
         match self.next().await? {
-            Happened::Entry(entry) => self.on_entry(entry).await,
-            Happened::Heard(heard) => self.on_heard(heard).await,
-            Happened::LostAnswer(in_seq) => self.hand_again(in_seq).await,
-            Happened::Lost => self.on_lost().await,
-            Happened::Published | Happened::Sent => Ok(()),
+            DeskInput::Entry(entry) => self.on_entry(entry).await,
+            DeskInput::Heard(heard) => self.on_heard(heard).await,
+            DeskInput::LostAnswer(in_seq) => self.hand_again(in_seq).await,
+            DeskInput::Lost => self.on_lost().await,
+            DeskInput::Published | DeskInput::Sent => Ok(()),
         }
     }
 
-    async fn next(&mut self) -> Result<Happened, Closing> {
+    async fn next(&mut self) -> Result<DeskInput, Closing> {
         if let Some(in_seq) = self.lost.pop_front() {
-            return Ok(Happened::LostAnswer(in_seq));
+            return Ok(DeskInput::LostAnswer(in_seq));
         }
         let has_room =
             self.sayings.len() < SAYINGS_ON_THEIR_WAY && self.saying_bytes < BYTES_ON_THEIR_WAY;
@@ -229,15 +229,15 @@ impl<'a> Desk<'a> {
             published = oldest => {
                 self.saying_bytes -= self.sayings.pop_front().map_or(0, |(_, bytes)| bytes);
                 published?;
-                Ok(Happened::Published)
+                Ok(DeskInput::Published)
             }
             () = place => Err(Closing::Displaced),
             exchange = exchange, if has_room => Ok(match exchange {
-                Exchange::Heard(heard) => Happened::Heard(heard),
-                Exchange::Sent => Happened::Sent,
-                Exchange::Gone => Happened::Lost,
+                Exchange::Heard(heard) => DeskInput::Heard(heard),
+                Exchange::Sent => DeskInput::Sent,
+                Exchange::Gone => DeskInput::Lost,
             }),
-            entry = self.inbox.next(), if takes_more => entry.map(Happened::Entry).ok_or(Closing::Told),
+            entry = self.inbox.next(), if takes_more => entry.map(DeskInput::Entry).ok_or(Closing::Told),
         }
     }
 

@@ -93,7 +93,7 @@ pub(super) fn tool_called(message: &Message) -> Option<String> {
 
 /// A report of progress, as far as the gateway looks.
 #[derive(Default, Deserialize)]
-struct Progress {
+struct ProgressReport {
     #[serde(rename = "progressToken")]
     token: Option<Value>,
     progress: Option<f64>,
@@ -203,7 +203,7 @@ impl Requests {
 
     /// Whether a report of progress says more than the last.
     pub(super) fn advances(&mut self, message: &Message) -> bool {
-        let report: Progress = message.read_params();
+        let report: ProgressReport = message.read_params();
         let Some((in_seq, _)) = self.by_token(message) else { return true };
         let Some(pending) = self.0.get_mut(&in_seq) else { return true };
         let further = pending.progress.is_none_or(|known| report.progress > Some(known));
@@ -214,7 +214,7 @@ impl Requests {
     }
 
     fn by_token(&self, message: &Message) -> Option<(InSeq, &Pending)> {
-        let token = message.read_params::<Progress>().token?;
+        let token = message.read_params::<ProgressReport>().token?;
         let has = |pending: &Pending| pending.token.as_ref() == Some(&token);
         self.0.iter().rev().find(|(_, pending)| has(pending)).map(|(in_seq, p)| (*in_seq, p))
     }

@@ -67,7 +67,7 @@ impl Tools {
 }
 
 /// What becomes of a request that may have run.
-enum Verdict {
+enum RerunVerdict {
     /// It runs again: that does no harm.
     Again,
     /// It does not, and nobody can know whether it did.
@@ -89,9 +89,9 @@ impl Desk<'_> {
     /// Runs a request again that may have been handed over before, or says that nobody knows.
     pub(super) async fn hand_again(&mut self, in_seq: InSeq) -> Result<(), Closing> {
         match self.judge(in_seq).await? {
-            Verdict::NobodyKnows => return self.answer_unknown(in_seq).await,
-            Verdict::ServerGone => return Ok(()), // which is noticed next, and comes back here
-            Verdict::Again => self.recall_progress(in_seq).await,
+            RerunVerdict::NobodyKnows => return self.answer_unknown(in_seq).await,
+            RerunVerdict::ServerGone => return Ok(()), // which is noticed next, and comes back here
+            RerunVerdict::Again => self.recall_progress(in_seq).await,
         }
         *self.keeping.change().reruns.entry(in_seq.get()).or_default() += 1;
         self.publish(Vec::new(), false).await?;
@@ -137,24 +137,24 @@ impl Desk<'_> {
         self.answer_error(in_seq, &error.because("upstream_lost")).await
     }
 
-    async fn judge(&mut self, in_seq: InSeq) -> Result<Verdict, Closing> {
+    async fn judge(&mut self, in_seq: InSeq) -> Result<RerunVerdict, Closing> {
         let reruns = self.keeping.book().reruns.get(&in_seq.get()).copied().unwrap_or(0);
-        let Some(pending) = self.requests.get(in_seq) else { return Ok(Verdict::NobodyKnows) };
+        let Some(pending) = self.requests.get(in_seq) else { return Ok(RerunVerdict::NobodyKnows) };
         if reruns >= MOST_RERUNS {
-            return Ok(Verdict::NobodyKnows);
+            return Ok(RerunVerdict::NobodyKnows);
         }
         if only_reads(pending.method()) {
-            return Ok(Verdict::Again);
+            return Ok(RerunVerdict::Again);
         }
         let Some(tool) = pending.tool().filter(|_| self.gateway.trusts_annotations) else {
-            return Ok(Verdict::NobodyKnows);
+            return Ok(RerunVerdict::NobodyKnows);
         };
         if self.learn_annotations().await?.is_err() {
-            return Ok(Verdict::ServerGone);
+            return Ok(RerunVerdict::ServerGone);
         }
         let said = self.annotations_of(&tool).await?;
         let again = said.is_some_and(Annotations::may_run_again);
-        Ok(if again { Verdict::Again } else { Verdict::NobodyKnows })
+        Ok(if again { RerunVerdict::Again } else { RerunVerdict::NobodyKnows })
     }
 
     /// What a tool of the server says of itself; nothing if there is no such tool.

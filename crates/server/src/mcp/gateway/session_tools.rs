@@ -42,7 +42,7 @@ type Went = Result<(Record, Waiting), &'static str>;
 /// What a client calls our tool with.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Call {
+struct ToolCall {
     arguments: Arguments,
 }
 
@@ -162,7 +162,7 @@ impl Desk<'_> {
         let (id, stream, from) = (pending.id.clone(), pending.stream.clone(), pending.from);
         let call =
             self.service().and_then(|it| it.reveal_arguments(&self.session, &pending.message));
-        let Call { arguments } = call.map(|call| call.read_params()).unwrap_or_default();
+        let ToolCall { arguments } = call.map(|call| call.read_params()).unwrap_or_default();
         let transport = match stream.is_whole() {
             true => Transport::Sse,
             false => Transport::StreamableHttp,

@@ -24,7 +24,7 @@ use crate::web::answer::Failure;
 use crate::web::visitor::OverHttp;
 
 #[derive(Deserialize)]
-struct Message {
+struct MessageBody {
     content: Box<RawValue>,
     message_id: Option<String>,
 }
@@ -36,7 +36,7 @@ pub(super) async fn send(
     Named(id): Named,
     body: Text,
 ) -> Result<Json<Value>, Failure> {
-    let Message { content, message_id } = body.object()?;
+    let MessageBody { content, message_id } = body.object()?;
     if content.get() == "null" {
         return Err(Denial::Invalid("`content` is missing".into()).into());
     }
@@ -56,7 +56,7 @@ pub(super) async fn send(
 
 /// Where a reader stands, and how long it waits.
 #[derive(Debug, Deserialize)]
-pub(super) struct ReadParams {
+pub(super) struct MessagesParams {
     after: Option<u64>,
     wait: Option<String>,
 }
@@ -66,7 +66,7 @@ pub(super) async fn read(
     OverHttp(visitor): OverHttp,
     State(front): State<Arc<Front>>,
     Named(id): Named,
-    Params(params): Params<ReadParams>,
+    Params(params): Params<MessagesParams>,
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
     let (service, wait) = (&front.service, patience(params.wait.as_deref())?);
@@ -129,7 +129,7 @@ fn made_id() -> Result<MessageId, Denial> {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Wanted {
+struct WantedPage {
     include_memory: Option<bool>,
     include_plan: Option<bool>,
     include_work: Option<bool>,
@@ -142,7 +142,7 @@ pub(super) async fn export(
     Named(id): Named,
     body: Text,
 ) -> Result<Json<Value>, Failure> {
-    let wanted: Wanted = body.object_if_any()?;
+    let wanted: WantedPage = body.object_if_any()?;
     let include = Include {
         memory: wanted.include_memory.unwrap_or(true),
         plan: wanted.include_plan.unwrap_or(true),

@@ -15,7 +15,7 @@ use crate::event;
 use crate::service::Denial;
 use crate::web::Front;
 use crate::web::answer::{Failure, refuse, too_large};
-use crate::web::receiving::{NotReceived, Place, Received};
+use crate::web::receiving::{NotReceived, Received, RequestPlace};
 
 /// The most that one page of a list has.
 pub(super) const MAX_PAGE: usize = 1_000;
@@ -77,7 +77,7 @@ impl<T: DeserializeOwned> FromRequestParts<Arc<Front>> for Params<T> {
 /// A body as text that is not nested too deep; of what type the client says it is, nobody looks at.
 pub(super) struct Text {
     bytes: Bytes,
-    _place: Place,
+    _place: RequestPlace,
 }
 
 impl FromRequest<Arc<Front>> for Text {

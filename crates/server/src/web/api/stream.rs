@@ -28,12 +28,12 @@ pub(super) fn respond(
     first: Observed,
 ) -> Response {
     let place = first.place();
-    let reader = Reader { front, visitor, id, place, first: Some(first) };
+    let reader = StreamReader { front, visitor, id, place, first: Some(first) };
     let headers = [(CONTENT_TYPE.as_str(), "text/event-stream"), ("x-accel-buffering", "no")];
-    (headers, Body::from_stream(unfold(reader, Reader::next))).into_response()
+    (headers, Body::from_stream(unfold(reader, StreamReader::next))).into_response()
 }
 
-struct Reader {
+struct StreamReader {
     front: Arc<Front>,
     visitor: Visitor,
     id: SessionId,
@@ -41,7 +41,7 @@ struct Reader {
     first: Option<Observed>,
 }
 
-impl Reader {
+impl StreamReader {
     /// The next piece of the stream; nothing once the session has ended, the caller may not look any
     /// more, the server closes, or the store does not work. A client that asks again is told which.
     async fn next(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {

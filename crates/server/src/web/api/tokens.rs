@@ -16,7 +16,7 @@ use crate::web::answer::Failure;
 use crate::web::visitor::{Nearby, OverHttp};
 
 #[derive(Deserialize)]
-struct Presented {
+struct PresentedToken {
     token: String,
 }
 
@@ -41,7 +41,7 @@ pub(super) async fn reconnect(
     RawName(name): RawName,
     body: Text,
 ) -> Result<Json<Value>, Failure> {
-    let Presented { token } = match body.object() {
+    let PresentedToken { token } = match body.object() {
         Ok(presented) => presented,
         Err(denial) => {
             front.service.write_down_renewal(&visitor, &name, Reason::InvalidToken).await;

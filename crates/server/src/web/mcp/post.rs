@@ -26,7 +26,7 @@ use crate::random;
 use crate::service::{Denial, Service, Visitor};
 use crate::sessions::Sessions;
 use crate::web::Front;
-use crate::web::receiving::{Place, Received};
+use crate::web::receiving::{Received, RequestPlace};
 
 /// Bytes of what a client says of itself that are kept in a session's record …
 const MOST_ABOUT: usize = 4 * 1024;
@@ -93,14 +93,14 @@ async fn take(
     accepts: Accepts,
     record: Record,
     (messages, batch): (Vec<Message>, bool),
-) -> Result<Taken, McpFailure> {
+) -> Result<PostTaken, McpFailure> {
     let revision = revision(front, headers, &named_session(headers)?, &record).await?;
     if batch && revision.as_deref() != Some(WITH_BATCHES) {
         return Err(McpFailure::bad("batches are of revision 2025-03-26 only"));
     }
     let primed = revision.as_deref().is_some_and(is_primed);
     let (front, visitor) = (Arc::clone(front), client.visitor.clone());
-    let call = Call { front: Arc::clone(&front), visitor, record, accepts, batch, primed };
+    let call = PostedCall { front: Arc::clone(&front), visitor, record, accepts, batch, primed };
     match messages.len() {
         0 | 1 => call.take(messages).await, // entered by the session's driver, or not at all
         _ => whole(&front, call.take(messages)).await,
@@ -122,7 +122,7 @@ async fn initialize(
     headers: &HeaderMap,
     accepts: Accepts,
     messages: Vec<Message>,
-    place: Place,
+    place: RequestPlace,
 ) -> Result<Response, McpFailure> {
     #[derive(Default, Deserialize)]
     #[serde(default, rename_all = "camelCase")]
@@ -153,7 +153,7 @@ async fn initialize(
         let made = front.service.create(&visitor, SessionKind::Mcp, &about, None).await;
         let record = made.map_err(|denial| McpFailure::from(denial).answering(Some(&id)))?;
         let name = HeaderValue::from_str(record.id().as_str());
-        let call = Call { front, visitor, record, accepts, batch: false, primed };
+        let call = PostedCall { front, visitor, record, accepts, batch: false, primed };
         Ok((call.take(messages).await?, name))
     });
     let (begun, name) = begun.await?;
@@ -184,7 +184,7 @@ pub(super) fn about(client: Option<&RawValue>) -> String {
 }
 
 /// Messages that came together.
-struct Call {
+struct PostedCall {
     front: Arc<Front>,
     visitor: Visitor,
     record: Record,
@@ -194,14 +194,14 @@ struct Call {
 }
 
 /// Messages that were taken, and the stream of what answers them.
-enum Taken {
+enum PostTaken {
     /// None of them is answered.
     Accepted,
     /// What was not entered is refused.
-    Answered { call: Box<Call>, feed: Box<Feed>, refused: Vec<String> },
+    Answered { call: Box<PostedCall>, feed: Box<Feed>, refused: Vec<String> },
 }
 
-impl Taken {
+impl PostTaken {
     async fn respond(self) -> Result<Response, McpFailure> {
         match self {
             Self::Accepted => Ok(StatusCode::ACCEPTED.into_response()),
@@ -210,8 +210,8 @@ impl Taken {
     }
 }
 
-impl Call {
-    async fn take(self, messages: Vec<Message>) -> Result<Taken, McpFailure> {
+impl PostedCall {
+    async fn take(self, messages: Vec<Message>) -> Result<PostTaken, McpFailure> {
         let is_request = |message: &Message| matches!(message.kind(), Kind::Request { .. });
         let asks = messages.iter().any(is_request);
         let bytes = random::bytes().map_err(Denial::from)?;
@@ -221,7 +221,7 @@ impl Call {
         };
         if !asks {
             self.enter(messages, &stream).await?;
-            return Ok(Taken::Accepted);
+            return Ok(PostTaken::Accepted);
         }
         self.check_open(&messages)?;
         let sessions = self.front.service.sessions();
@@ -234,7 +234,7 @@ impl Call {
             Beginning { stream, cursor, owed, ends: true, suspects_loss: false, present, changes };
         let feed = Feed::begin(&self.front, &self.record, beginning);
         let feed = Box::new(feed.read_by(&self.front, &self.visitor.caller));
-        Ok(Taken::Answered { call: Box::new(self), feed, refused })
+        Ok(PostTaken::Answered { call: Box::new(self), feed, refused })
     }
 
     async fn respond(self, feed: Feed, refused: Vec<String>) -> Result<Response, McpFailure> {

@@ -36,18 +36,18 @@ pub(super) fn respond(feed: Feed, opening: Option<String>, first: Option<Next>) 
     let mut text = opening.unwrap_or_default();
     let more = first.is_none_or(|next| write(&mut text, next));
     let begun = Some(text).filter(|text| !text.is_empty());
-    let writing = Writing { feed, begun, more };
-    (STREAM_HEAD, Body::from_stream(unfold(writing, Writing::next))).into_response()
+    let writing = SseWriting { feed, begun, more };
+    (STREAM_HEAD, Body::from_stream(unfold(writing, SseWriting::next))).into_response()
 }
 
-struct Writing {
+struct SseWriting {
     feed: Feed,
     /// What was written before anybody took it.
     begun: Option<String>,
     more: bool,
 }
 
-impl Writing {
+impl SseWriting {
     async fn next(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
         if let Some(begun) = self.begun.take() {
             return Some((Ok(begun.into()), self));

@@ -5,7 +5,7 @@ use axum::extract::ws::Message;
 use rejoin_core::codes::CloseCode;
 use rejoin_core::{Seq, Timestamp};
 
-use super::connection::{Connection, Next};
+use super::connection::{AfterStep, Connection};
 use super::words;
 use crate::service::Phase;
 
@@ -20,20 +20,20 @@ pub(super) struct Idle {
 
 impl Connection {
     /// The server is on its way down. Whoever is attached hears of it from its session.
-    pub(super) fn on_phase(&mut self) -> Next {
+    pub(super) fn on_phase(&mut self) -> AfterStep {
         let phase = *self.phase.borrow_and_update();
         if self.closing.is_some() {
-            return Next::GoOn;
+            return AfterStep::GoOn;
         }
         match (phase, &self.attached) {
-            (Phase::Open, _) | (_, Some(_)) => Next::GoOn,
+            (Phase::Open, _) | (_, Some(_)) => AfterStep::GoOn,
             (Phase::Draining, None) => {
                 self.tell_draining();
-                Next::GoOn
+                AfterStep::GoOn
             }
             (Phase::Closing, None) => {
                 self.tell_draining(); // there may have been nothing to wait for
-                Next::Close(CloseCode::Draining)
+                AfterStep::Close(CloseCode::Draining)
             }
         }
     }
@@ -51,13 +51,13 @@ impl Connection {
     }
 
     /// The heartbeat of a connection without a session, and its end if it is not answered.
-    pub(super) fn beat_alone(&mut self, now: Timestamp) -> Next {
+    pub(super) fn beat_alone(&mut self, now: Timestamp) -> AfterStep {
         let (lost, due) = (self.silent_at() <= now, self.idle.next_beat <= now);
         if (lost || due) && std::mem::take(&mut self.idle.unanswered) {
             self.service().sessions().counted().heartbeats_missed.inc();
         }
         if lost {
-            return Next::Close(CloseCode::HeartbeatLost);
+            return AfterStep::Close(CloseCode::HeartbeatLost);
         }
         if due {
             let interval = self.service().sessions().settings().session.heartbeat_interval;
@@ -66,6 +66,6 @@ impl Connection {
             self.out.text(words::heartbeat(None, Seq::ZERO, uptime, None, now));
             self.out.push(Message::Ping(Vec::new().into()));
         }
-        Next::GoOn
+        AfterStep::GoOn
     }
 }

@@ -58,7 +58,7 @@ pub(super) struct Connection {
     pub(super) attached: Option<Attached>,
     pub(super) out: Outbox,
     /// Answers that wait for the store, in the order of their requests.
-    pub(super) replies: Lane<Reply>,
+    pub(super) replies: Lane<MessageReply>,
     /// When the last bad messages came.
     bad: VecDeque<Timestamp>,
     /// Events were written and the session is to be told when the socket has taken them.
@@ -76,7 +76,7 @@ pub(super) struct Connection {
 }
 
 /// The answer to a message: the frame, and the number under which the message was entered, if it was.
-pub(super) struct Reply {
+pub(super) struct MessageReply {
     pub(super) frame: String,
     pub(super) in_seq: Option<InSeq>,
     /// Whether the session can't be served: the store does not work.
@@ -116,7 +116,7 @@ impl Attached {
 }
 
 /// What becomes of a connection after something happened.
-pub(super) enum Next {
+pub(super) enum AfterStep {
     GoOn,
     /// Close it with a word.
     Close(CloseCode),
@@ -173,10 +173,10 @@ impl Connection {
         }
         loop {
             match self.step(&mut sink, &mut stream).await {
-                Next::GoOn => {}
-                Next::Close(code) => self.close(code),
-                Next::TooLarge => self.close_with(1009, "the frame is too large".to_owned()),
-                Next::Drop => return,
+                AfterStep::GoOn => {}
+                AfterStep::Close(code) => self.close(code),
+                AfterStep::TooLarge => self.close_with(1009, "the frame is too large".to_owned()),
+                AfterStep::Drop => return,
             }
         }
     }
@@ -187,7 +187,7 @@ impl Connection {
         &mut self,
         sink: &mut SplitSink<WebSocket, Message>,
         stream: &mut SplitStream<WebSocket>,
-    ) -> Next {
+    ) -> AfterStep {
         let wake = self.front.service.sessions().clock().instant(self.deadline());
         let takes_requests = self.out.has_room() && self.replies.len() < WAITING_REPLIES;
         let (closing, writing) = (self.closing.is_some(), !self.out.is_empty());
@@ -195,12 +195,12 @@ impl Connection {
             biased;
             written = self.out.write(sink), if writing => match written {
                 Ok(()) => self.written(),
-                Err(_) => Next::Drop,
+                Err(_) => AfterStep::Drop,
             },
             told = next_told(&mut self.attached) => self.on_told(told).await,
             reply = self.replies.next() => match self.send_reply(reply) {
-                true => Next::GoOn,
-                false => Next::Close(CloseCode::Busy),
+                true => AfterStep::GoOn,
+                false => AfterStep::Close(CloseCode::Busy),
             },
             () = next_change(&mut self.phase) => self.on_phase(),
             () = next_change(&mut self.revocations) => self.on_revocation(),
@@ -216,15 +216,15 @@ impl Connection {
                     }
                     next
                 }
-                Some(Err(error)) if is_too_large(&error) && !closing => Next::TooLarge,
-                Some(Err(error)) if is_too_much(&error) && !closing => Next::Close(CloseCode::Busy),
-                Some(Err(_)) | None => Next::Drop,
+                Some(Err(error)) if is_too_large(&error) && !closing => AfterStep::TooLarge,
+                Some(Err(error)) if is_too_much(&error) && !closing => AfterStep::Close(CloseCode::Busy),
+                Some(Err(_)) | None => AfterStep::Drop,
             },
         }
     }
 
     /// Answers a message. Events that the agent says because of it may follow. Says whether the session is served.
-    pub(super) fn send_reply(&mut self, reply: Reply) -> bool {
+    pub(super) fn send_reply(&mut self, reply: MessageReply) -> bool {
         self.out.text(reply.frame);
         if let Some(attached) = &mut self.attached {
             attached.attachment.answered(reply.in_seq);
@@ -251,27 +251,31 @@ impl Connection {
     }
 
     /// The socket has taken everything.
-    fn written(&mut self) -> Next {
+    fn written(&mut self) -> AfterStep {
         if std::mem::take(&mut self.events_out)
             && let Some(attached) = &mut self.attached
         {
             attached.attachment.taken();
         }
-        Next::GoOn
+        AfterStep::GoOn
     }
 
-    async fn on_message(&mut self, message: Message) -> Next {
+    async fn on_message(&mut self, message: Message) -> AfterStep {
         if self.closing.is_some() {
-            return if matches!(message, Message::Close(_)) { Next::Drop } else { Next::GoOn };
+            return if matches!(message, Message::Close(_)) {
+                AfterStep::Drop
+            } else {
+                AfterStep::GoOn
+            };
         }
         self.idle.heard = self.now();
         self.idle.unanswered = false;
         match message {
             Message::Text(text) if text.len() > self.front.settings.max_frame_bytes => {
-                Next::TooLarge
+                AfterStep::TooLarge
             }
             Message::Binary(data) if data.len() > self.front.settings.max_frame_bytes => {
-                Next::TooLarge
+                AfterStep::TooLarge
             }
             Message::Text(text) => match frames::read(&text) {
                 Ok(request) => self.on_request(request).await,
@@ -292,9 +296,9 @@ impl Connection {
                 if let Some(attached) = &mut self.attached {
                     attached.attachment.pong();
                 }
-                Next::GoOn
+                AfterStep::GoOn
             }
-            Message::Close(_) => Next::Drop,
+            Message::Close(_) => AfterStep::Drop,
         }
     }
 
@@ -305,7 +309,7 @@ impl Connection {
         }
     }
 
-    fn on_unreadable(&mut self, unreadable: &Unreadable) -> Next {
+    fn on_unreadable(&mut self, unreadable: &Unreadable) -> AfterStep {
         if self.visitor.is_none() {
             return self.ask_who(); // strangers learn nothing about what can be read
         }
@@ -317,25 +321,25 @@ impl Connection {
     }
 
     /// Answers anything that comes before the client has said who it is.
-    pub(super) fn ask_who(&mut self) -> Next {
+    pub(super) fn ask_who(&mut self) -> AfterStep {
         let sentence = "Say who you are first, with user.authenticate";
         self.complain(Trouble::new(ErrorCode::Unauthorized, sentence))
     }
 
     /// Answers a message that makes no sense.
-    pub(super) fn complain(&mut self, trouble: Trouble) -> Next {
+    pub(super) fn complain(&mut self, trouble: Trouble) -> AfterStep {
         self.out.text(trouble.frame(ERROR, None, None, self.now()));
         self.count_bad()
     }
 
-    fn count_bad(&mut self) -> Next {
+    fn count_bad(&mut self) -> AfterStep {
         let now = self.now();
         self.bad.push_back(now);
         while self.bad.front().is_some_and(|first| now.since(*first) > BAD_WITHIN) {
             self.bad.pop_front();
         }
         let abuse = self.bad.len() >= BAD_MESSAGES;
-        if abuse { Next::Close(CloseCode::ProtocolAbuse) } else { Next::GoOn }
+        if abuse { AfterStep::Close(CloseCode::ProtocolAbuse) } else { AfterStep::GoOn }
     }
 
     /// When something is due that nobody else watches over.
@@ -353,20 +357,20 @@ impl Connection {
         credential.into_iter().chain(idle).min().unwrap_or(far_off).min(far_off)
     }
 
-    fn on_deadline(&mut self) -> Next {
+    fn on_deadline(&mut self) -> AfterStep {
         let now = self.now();
         if self.closing.is_some_and(|at| at <= now) {
-            return Next::Drop;
+            return AfterStep::Drop;
         }
         let late = match &self.visitor {
             None => self.idle.opened + TO_AUTHENTICATE <= now,
             Some(_) => !self.may_stay(),
         };
         if late {
-            return Next::Close(CloseCode::NotAuthorised);
+            return AfterStep::Close(CloseCode::NotAuthorised);
         }
         match self.attached {
-            Some(_) => Next::GoOn,
+            Some(_) => AfterStep::GoOn,
             None => self.beat_alone(now),
         }
     }
@@ -378,9 +382,9 @@ impl Connection {
     }
 
     /// Some credentials were revoked, perhaps its own.
-    fn on_revocation(&self) -> Next {
+    fn on_revocation(&self) -> AfterStep {
         let stays = self.closing.is_some() || self.may_stay();
-        if stays { Next::GoOn } else { Next::Close(CloseCode::NotAuthorised) }
+        if stays { AfterStep::GoOn } else { AfterStep::Close(CloseCode::NotAuthorised) }
     }
 
     fn close(&mut self, code: CloseCode) {

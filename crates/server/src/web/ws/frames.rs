@@ -75,7 +75,7 @@ type Read<T> = Result<T, Unreadable>;
 pub(super) fn read(text: &str) -> Read<Request> {
     check_depth(text.as_bytes()).map_err(|error| invalid(&error.to_string()))?;
     let wrong = "A frame is one JSON object with a text `event`";
-    let frame: Frame<'_> = object(text, wrong)?;
+    let frame: FrameMembers<'_> = object(text, wrong)?;
     let event: String = match frame.event {
         Some(event) => typed(event, "`event` must be a text")?,
         None => return Err(invalid("`event` is missing")),
@@ -91,7 +91,7 @@ pub(super) fn read(text: &str) -> Read<Request> {
 
 /// The members of a frame that mean something, unread.
 #[derive(Deserialize)]
-struct Frame<'a> {
+struct FrameMembers<'a> {
     #[serde(borrow, default)]
     event: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -137,7 +137,7 @@ struct TokenContent {
     token: String,
 }
 
-impl Frame<'_> {
+impl FrameMembers<'_> {
     fn request(&self, event: &str) -> Read<Request> {
         Ok(match event {
             "user.authenticate" => Request::Authenticate { credential: self.credential()? },

@@ -8,7 +8,7 @@ use rejoin_core::{MessageId, Seq, SessionId, Timestamp};
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::connection::{Attached, Connection, ERROR, Next, RECOVERY_FAILED, Reply};
+use super::connection::{AfterStep, Attached, Connection, ERROR, MessageReply, RECOVERY_FAILED};
 use super::frames::{Position, Rare, Reconnect, Request};
 use super::words::{self, Trouble};
 use crate::entry::EntryBody;
@@ -17,13 +17,13 @@ use crate::service::{self, Denial, Include, Joined, RestoreRequest, Visitor};
 use crate::web::receiving::Sender;
 
 impl Connection {
-    pub(super) async fn on_request(&mut self, request: Request) -> Next {
+    pub(super) async fn on_request(&mut self, request: Request) -> AfterStep {
         if let Request::Authenticate { credential } = &request {
             return self.authenticate(credential).await;
         }
         let Some(visitor) = self.visitor.clone() else { return self.ask_who() };
         match request {
-            Request::Authenticate { .. } => Next::GoOn, // done
+            Request::Authenticate { .. } => AfterStep::GoOn, // done
             Request::Post { session, kind, content, message_id } => {
                 self.post(&visitor, &session, kind, content, message_id).await
             }
@@ -47,7 +47,7 @@ impl Connection {
         }
     }
 
-    async fn on_rare(&mut self, visitor: &Visitor, request: Rare) -> Next {
+    async fn on_rare(&mut self, visitor: &Visitor, request: Rare) -> AfterStep {
         match request {
             Rare::CreateSession { client, name } => self.create(visitor, client, name).await,
             Rare::Reconnect(reconnect) => self.reconnect(visitor, reconnect, ERROR).await,
@@ -64,10 +64,10 @@ impl Connection {
         }
     }
 
-    async fn authenticate(&mut self, credential: &str) -> Next {
+    async fn authenticate(&mut self, credential: &str) -> AfterStep {
         let Ok(caller) = self.front.admit(credential, super::presented_from(self.address())).await
         else {
-            return Next::Close(CloseCode::NotAuthorised);
+            return AfterStep::Close(CloseCode::NotAuthorised);
         };
         let other = |known: &Visitor| known.caller.principal != caller.principal;
         if self.visitor.as_ref().is_some_and(other) {
@@ -80,10 +80,15 @@ impl Connection {
         self.visitor = Some(Visitor::over(Transport::WebSocket, caller, self.address()));
         let frame = words::control("system.authenticated", None, self.now(), content, json!({}));
         self.out.text(frame);
-        Next::GoOn
+        AfterStep::GoOn
     }
 
-    async fn create(&mut self, visitor: &Visitor, client: String, name: Option<String>) -> Next {
+    async fn create(
+        &mut self,
+        visitor: &Visitor,
+        client: String,
+        name: Option<String>,
+    ) -> AfterStep {
         let made = self.service().create(visitor, Kind::Agent, &client, name.as_deref()).await;
         let joined = match made {
             Ok(record) => self.service().join_new(visitor, &record, Transport::WebSocket).await,
@@ -95,7 +100,12 @@ impl Connection {
         }
     }
 
-    async fn reconnect(&mut self, visitor: &Visitor, reconnect: Reconnect, event: &str) -> Next {
+    async fn reconnect(
+        &mut self,
+        visitor: &Visitor,
+        reconnect: Reconnect,
+        event: &str,
+    ) -> AfterStep {
         let Reconnect { session, position: Position { admission, batch } } = reconnect;
         let transport = Transport::WebSocket;
         match self.service().join(visitor, &session, transport, admission).await {
@@ -109,7 +119,7 @@ impl Connection {
         visitor: &Visitor,
         signed_state: String,
         position: Position,
-    ) -> Next {
+    ) -> AfterStep {
         let Position { admission, batch } = position;
         let request = RestoreRequest { signed_state, admission };
         match self.service().restore(visitor, request, Transport::WebSocket).await {
@@ -121,21 +131,21 @@ impl Connection {
         }
     }
 
-    fn joined(&mut self, joined: Joined, batch: bool) -> Next {
+    fn joined(&mut self, joined: Joined, batch: bool) -> AfterStep {
         let ttl = self.service().sessions().settings().session.lifetime.session_ttl;
         self.out.text(words::session_created(&joined, ttl, self.now()));
         self.attach(joined, batch, false)
     }
 
     /// From here on it is a reader of this session. The one it was attached to before is parked.
-    fn attach(&mut self, joined: Joined, batch: bool, log_gone: bool) -> Next {
+    fn attach(&mut self, joined: Joined, batch: bool, log_gone: bool) -> AfterStep {
         let Joined { attachment, confirmed, .. } = joined;
         self.events_out = false;
         let (sent, record) = (confirmed.replay_from.previous(), confirmed.record);
         let (held_state, last_state) = (None, None);
         self.attached =
             Some(Attached { attachment, record, batch, log_gone, sent, held_state, last_state });
-        Next::GoOn
+        AfterStep::GoOn
     }
 
     async fn export_state(
@@ -143,7 +153,7 @@ impl Connection {
         visitor: &Visitor,
         session: &SessionId,
         include: Include,
-    ) -> Next {
+    ) -> AfterStep {
         let Some(attached) = self.attached.as_ref().filter(|attached| attached.is(session)) else {
             let trouble = self.not_attached(visitor, session, ErrorCode::SessionInactive).await;
             return self.tell_trouble(&trouble, session);
@@ -153,10 +163,10 @@ impl Connection {
             Ok(exported) => self.out.text(words::state_exported(session, exported, self.now())),
             Err(denial) => return self.refuse(denial, ERROR, Some(session)),
         }
-        Next::GoOn
+        AfterStep::GoOn
     }
 
-    async fn end(&mut self, visitor: &Visitor, session: &SessionId) -> Next {
+    async fn end(&mut self, visitor: &Visitor, session: &SessionId) -> AfterStep {
         let store = self.service().sessions().store().clone();
         let Some(attached) = self.attached.as_mut().filter(|attached| attached.is(session)) else {
             let trouble = self.not_attached(visitor, session, ErrorCode::SessionClosed).await;
@@ -166,7 +176,7 @@ impl Connection {
             Ok(()) => {
                 self.attached = None;
                 self.out.text(words::session_ended(session, self.now()));
-                Next::GoOn
+                AfterStep::GoOn
             }
             Err(failure) => self.refuse(failure.into(), ERROR, Some(session)),
         }
@@ -180,13 +190,13 @@ impl Connection {
         kind: EntryKind,
         content: Option<Box<RawValue>>,
         message_id: Option<MessageId>,
-    ) -> Next {
+    ) -> AfterStep {
         let may_post = self.may_post(kind);
         let Some(attached) = self.attached.as_mut().filter(|attached| attached.is(session)) else {
             let trouble = self.not_attached(visitor, session, ErrorCode::SessionClosed).await;
             let frame = trouble.frame(ERROR, Some(session), message_id.as_ref(), self.now());
             self.out.text(frame);
-            return Next::GoOn;
+            return AfterStep::GoOn;
         };
         let given = message_id.is_some();
         let message_id = match message_id.map_or_else(made_id, Ok) {
@@ -215,9 +225,9 @@ impl Connection {
             let is_unserved = matches!(entered, Err(Denial::Unavailable)) && !stands_still;
             let in_seq = entered.as_ref().ok().map(|entered| entered.in_seq);
             let frame = posted_words(&session, &message_id, entered, front.service.now());
-            Reply { frame, in_seq, is_unserved }
+            MessageReply { frame, in_seq, is_unserved }
         });
-        Next::GoOn
+        AfterStep::GoOn
     }
 
     /// A server that goes down takes nothing new; what is under way can still be cancelled.
@@ -235,13 +245,13 @@ impl Connection {
         session: &SessionId,
         last_seq: Seq,
         gap_detected: bool,
-    ) -> Next {
+    ) -> AfterStep {
         match self.attached.as_mut().filter(|attached| attached.is(session)) {
             Some(attached) => {
                 // What is sent again comes one event a frame, whatever the reconnect asked for.
                 attached.batch &= !gap_detected;
                 attached.attachment.ack(last_seq, gap_detected);
-                Next::GoOn
+                AfterStep::GoOn
             }
             None => {
                 let trouble = self.not_attached(visitor, session, ErrorCode::SessionClosed).await;
@@ -274,14 +284,14 @@ impl Connection {
         }
     }
 
-    fn tell_trouble(&mut self, trouble: &Trouble, session: &SessionId) -> Next {
+    fn tell_trouble(&mut self, trouble: &Trouble, session: &SessionId) -> AfterStep {
         self.out.text(trouble.frame(ERROR, Some(session), None, self.now()));
-        Next::GoOn
+        AfterStep::GoOn
     }
 
-    fn refuse(&mut self, denial: Denial, event: &str, session: Option<&SessionId>) -> Next {
+    fn refuse(&mut self, denial: Denial, event: &str, session: Option<&SessionId>) -> AfterStep {
         self.out.text(Trouble::from(denial).frame(event, session, None, self.now()));
-        Next::GoOn
+        AfterStep::GoOn
     }
 }
 

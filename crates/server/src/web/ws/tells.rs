@@ -9,7 +9,7 @@ use rejoin_core::page::StoredEvent;
 use rejoin_core::position::SeqRange;
 use rejoin_core::reader::{LeaveReason, Tell};
 
-use super::connection::{Connection, ERROR, Next};
+use super::connection::{AfterStep, Connection, ERROR};
 use super::words::{self, Trouble};
 use crate::attachment::Told;
 use crate::event::Envelopes;
@@ -25,18 +25,18 @@ enum Order {
 }
 
 impl Connection {
-    pub(super) async fn on_told(&mut self, told: Option<Told>) -> Next {
+    pub(super) async fn on_told(&mut self, told: Option<Told>) -> AfterStep {
         match told {
             Some(Told::Tell(tell)) => {
                 self.tell(tell).await;
-                Next::GoOn
+                AfterStep::GoOn
             }
             Some(Told::Leave(LeaveReason::Closed(code))) => {
                 self.last_replies(code).await;
-                Next::Close(code)
+                AfterStep::Close(code)
             }
             // To the client that looks like a network.
-            Some(Told::Leave(LeaveReason::Cut)) | None => Next::Drop,
+            Some(Told::Leave(LeaveReason::Cut)) | None => AfterStep::Drop,
         }
     }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::tools::Tool;
-use super::{Level, Memory, Voice};
+use super::{Level, RequestVoice, ServerMemory};
 use crate::mcp::message::{Message, read};
 use crate::mcp::own_words::{RpcError, code};
 
@@ -26,14 +26,14 @@ const LONGEST_NOTE: usize = 64 * 1024;
 
 /// A call under way.
 pub(super) struct Call<'a> {
-    voice: &'a Voice,
-    memory: &'a Memory,
-    params: Params<'a>,
+    voice: &'a RequestVoice,
+    memory: &'a ServerMemory,
+    params: CallParams<'a>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Params<'a> {
+struct CallParams<'a> {
     name: String,
     #[serde(borrow)]
     arguments: Option<&'a RawValue>,
@@ -49,10 +49,14 @@ struct Meta<'a> {
 }
 
 /// What a tool has to say in the end: a text, or why it failed.
-type Said = Result<String, String>;
+type ToolSays = Result<String, String>;
 
 impl<'a> Call<'a> {
-    pub(super) fn of(voice: &'a Voice, memory: &'a Memory, message: &'a Message) -> Self {
+    pub(super) fn of(
+        voice: &'a RequestVoice,
+        memory: &'a ServerMemory,
+        message: &'a Message,
+    ) -> Self {
         Self { voice, memory, params: message.read_params() }
     }
 
@@ -73,7 +77,7 @@ impl<'a> Call<'a> {
         Ok(json!({ "content": [{ "type": "text", "text": text }], "isError": failed }))
     }
 
-    async fn countdown(&self) -> Said {
+    async fn countdown(&self) -> ToolSays {
         #[derive(Deserialize)]
         #[serde(default)]
         struct Arguments {
@@ -94,7 +98,7 @@ impl<'a> Call<'a> {
         Ok(format!("Counted down from {from}."))
     }
 
-    async fn slow_echo(&self) -> Said {
+    async fn slow_echo(&self) -> ToolSays {
         #[derive(Deserialize)]
         struct Arguments {
             text: String,
@@ -105,7 +109,7 @@ impl<'a> Call<'a> {
         Ok(text)
     }
 
-    async fn research(&self) -> Said {
+    async fn research(&self) -> ToolSays {
         #[derive(Deserialize)]
         struct Arguments {
             topic: String,
@@ -124,7 +128,7 @@ impl<'a> Call<'a> {
         Ok(format!("A report on {topic}, after {count} steps: more research is needed."))
     }
 
-    async fn remember(&self) -> Said {
+    async fn remember(&self) -> ToolSays {
         #[derive(Deserialize)]
         struct Arguments {
             note: String,

@@ -27,8 +27,8 @@ use crate::mcp::{NEWEST_REVISION, REVISIONS};
 pub(super) fn connect() -> Link {
     let (to, outgoing) = mpsc::channel(WAITING);
     let (incoming, from) = mpsc::channel(WAITING);
-    let memory = Arc::new(Memory::default());
-    let server = Server { incoming, memory, calls: HashMap::new(), tasks: JoinSet::new() };
+    let memory = Arc::new(ServerMemory::default());
+    let server = BuiltInServer { incoming, memory, calls: HashMap::new(), tasks: JoinSet::new() };
     let keeper = async {
         server.run(outgoing).await;
         None
@@ -38,7 +38,7 @@ pub(super) fn connect() -> Link {
 
 /// What a server keeps in memory for its session: gone with it.
 #[derive(Debug, Default)]
-struct Memory {
+struct ServerMemory {
     notes: Mutex<Vec<String>>,
     /// The least level of log messages that the client wants.
     level: Mutex<Level>,
@@ -60,15 +60,15 @@ enum Level {
 }
 
 /// The server of one session.
-struct Server {
+struct BuiltInServer {
     incoming: mpsc::Sender<Heard>,
-    memory: Arc<Memory>,
+    memory: Arc<ServerMemory>,
     calls: HashMap<RequestId, AbortHandle>,
     /// Requests under way. Whatever is said is said by them, so that listening never has to wait.
     tasks: JoinSet<()>,
 }
 
-impl Server {
+impl BuiltInServer {
     async fn run(mut self, mut outgoing: mpsc::Receiver<String>) {
         loop {
             tokio::select! {
@@ -87,7 +87,7 @@ impl Server {
         let Ok(message) = Message::parse(text) else { return }; // the gateway wrote it
         match message.kind().clone() {
             Kind::Request { id, method } => {
-                let voice = Voice { incoming: self.incoming.clone(), id: id.clone() };
+                let voice = RequestVoice { incoming: self.incoming.clone(), id: id.clone() };
                 let memory = Arc::clone(&self.memory);
                 let task = self.tasks.spawn(answer(voice, memory, method, message));
                 self.calls.insert(id, task);
@@ -102,12 +102,12 @@ impl Server {
 }
 
 /// Says things about one request.
-struct Voice {
+struct RequestVoice {
     incoming: mpsc::Sender<Heard>,
     id: RequestId,
 }
 
-impl Voice {
+impl RequestVoice {
     async fn notify(&self, method: &str, params: &Value) {
         self.say(notification(method, params)).await;
     }
@@ -126,7 +126,12 @@ impl Voice {
     }
 }
 
-async fn answer(voice: Voice, memory: Arc<Memory>, method: Box<str>, message: Message) {
+async fn answer(
+    voice: RequestVoice,
+    memory: Arc<ServerMemory>,
+    method: Box<str>,
+    message: Message,
+) {
     let result = match &*method {
         "initialize" => Ok(hello(&message)),
         "ping" => Ok(json!({})),
@@ -159,7 +164,7 @@ fn hello(message: &Message) -> Value {
     })
 }
 
-fn set_level(memory: &Memory, message: &Message) -> Result<Value, RpcError> {
+fn set_level(memory: &ServerMemory, message: &Message) -> Result<Value, RpcError> {
     #[derive(Default, Deserialize)]
     struct Params {
         level: Option<Level>,

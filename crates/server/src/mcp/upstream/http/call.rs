@@ -24,14 +24,14 @@ const RESUMES: usize = 5;
 const AFTER_ANSWER: Duration = Duration::from_secs(1);
 
 /// A request under way.
-struct Call {
+struct HttpCall {
     talk: Arc<Talk>,
     id: RequestId,
     message: Message,
 }
 
 /// What became of a request.
-enum Outcome {
+enum CallEnd {
     /// Its answer was passed on.
     Answered,
     /// It is to be answered so.
@@ -48,27 +48,27 @@ enum Outcome {
 
 /// Hands a request over and passes on whatever belongs to it.
 pub(super) async fn run(talk: Arc<Talk>, id: RequestId, message: Message) -> Ended {
-    let call = Call { talk, id, message };
+    let call = HttpCall { talk, id, message };
     let outcome = call.run().await;
-    let Call { talk, id, .. } = call;
+    let HttpCall { talk, id, .. } = call;
     let (heard, ended) = match outcome {
-        Outcome::Answered => return Ended::Well,
-        Outcome::Answer(text) => (Heard::Said { text, during: id.as_number() }, Ended::Well),
-        Outcome::NotTaken(why) => (Heard::NotTaken { id, why }, Ended::Well),
-        Outcome::Lost => (Heard::Lost { id }, Ended::Well),
-        Outcome::Forgotten => (Heard::Refused { id }, Ended::Forgotten),
-        Outcome::ForgottenMeanwhile => return Ended::Forgotten,
+        CallEnd::Answered => return Ended::Well,
+        CallEnd::Answer(text) => (Heard::Said { text, during: id.as_number() }, Ended::Well),
+        CallEnd::NotTaken(why) => (Heard::NotTaken { id, why }, Ended::Well),
+        CallEnd::Lost => (Heard::Lost { id }, Ended::Well),
+        CallEnd::Forgotten => (Heard::Refused { id }, Ended::Forgotten),
+        CallEnd::ForgottenMeanwhile => return Ended::Forgotten,
     };
     talk.pass_on(heard).await;
     ended
 }
 
-impl Call {
-    async fn run(&self) -> Outcome {
+impl HttpCall {
+    async fn run(&self) -> CallEnd {
         let answer = match self.talk.post(&self.message).await {
             Ok(answer) => answer,
-            Err(Undelivered::NotTaken(why)) => return Outcome::NotTaken(why),
-            Err(Undelivered::Broken) => return Outcome::Lost,
+            Err(Undelivered::NotTaken(why)) => return CallEnd::NotTaken(why),
+            Err(Undelivered::Broken) => return CallEnd::Lost,
         };
         if !answer.status().is_success() {
             return self.refused(answer).await;
@@ -86,13 +86,13 @@ impl Call {
         self.message.method() == Some("initialize")
     }
 
-    async fn refused(&self, answer: Response<Incoming>) -> Outcome {
+    async fn refused(&self, answer: Response<Incoming>) -> CallEnd {
         match refusal::of(&self.talk, answer, Some(&self.id)).await {
-            Refusal::Forgotten => Outcome::Forgotten,
-            Refusal::ForgottenMeanwhile => Outcome::ForgottenMeanwhile,
-            Refusal::Said(error) => Outcome::Answer(self.error(&error)),
-            Refusal::Refused(error) => Outcome::Answer(error_response(Some(&self.id), &error)),
-            Refusal::Failed => Outcome::Lost,
+            Refusal::Forgotten => CallEnd::Forgotten,
+            Refusal::ForgottenMeanwhile => CallEnd::ForgottenMeanwhile,
+            Refusal::Said(error) => CallEnd::Answer(self.error(&error)),
+            Refusal::Refused(error) => CallEnd::Answer(error_response(Some(&self.id), &error)),
+            Refusal::Failed => CallEnd::Lost,
         }
     }
 
@@ -101,29 +101,29 @@ impl Call {
     }
 
     /// The whole answer at once.
-    async fn read(&self, answer: Response<Incoming>) -> Outcome {
+    async fn read(&self, answer: Response<Incoming>) -> CallEnd {
         let body = Limited::new(answer.into_body(), self.talk.max_bytes).collect().await;
         let body = match body {
             Ok(body) => body.to_bytes(),
             Err(error) if error.is::<http_body_util::LengthLimitError>() => {
-                return Outcome::Answer(self.too_long());
+                return CallEnd::Answer(self.too_long());
             }
-            Err(_) => return Outcome::Lost,
+            Err(_) => return CallEnd::Lost,
         };
         let text = String::from_utf8_lossy(&body).into_owned();
         if let Ok(message) = Message::parse(unmarked(&text))
             && let (false, Some(error)) = (message.answers(&self.id), message.error())
         {
-            return Outcome::Answer(self.error(error.get())); // it could not read the id
+            return CallEnd::Answer(self.error(error.get())); // it could not read the id
         }
         match self.pass_on(text).await {
-            true => Outcome::Answered,
-            false => Outcome::Lost,
+            true => CallEnd::Answered,
+            false => CallEnd::Lost,
         }
     }
 
     /// Reads the stream of the answer, and goes on with it if it breaks.
-    async fn follow(&self, answer: Response<Incoming>) -> Outcome {
+    async fn follow(&self, answer: Response<Incoming>) -> CallEnd {
         let mut place = Place::default();
         let mut stream = Stream::of(&self.talk, answer);
         loop {
@@ -133,10 +133,10 @@ impl Call {
                         let rest =
                             async { while let Next::Message(_) = stream.next(&mut place).await {} };
                         let _ = timeout(AFTER_ANSWER, rest).await; // for the sake of the connection
-                        return Outcome::Answered;
+                        return CallEnd::Answered;
                     }
                 }
-                Next::TooLong => return Outcome::Answer(self.too_long()),
+                Next::TooLong => return CallEnd::Answer(self.too_long()),
                 Next::End => match self.go_on(&mut place).await {
                     Ok(answer) => stream = Stream::of(&self.talk, answer),
                     Err(outcome) => return outcome,
@@ -146,7 +146,7 @@ impl Call {
     }
 
     /// Goes on with a stream after the last event of which the server has said the id.
-    async fn go_on(&self, place: &mut Place) -> Result<Response<Incoming>, Outcome> {
+    async fn go_on(&self, place: &mut Place) -> Result<Response<Incoming>, CallEnd> {
         while place.failures < RESUMES && place.last.is_some() {
             place.pause().await;
             match self.talk.get(place.last.as_deref()).await {
@@ -155,14 +155,14 @@ impl Call {
                 Ok(answer) if answer.status().is_success() => break, // nothing is left of it
                 Ok(answer) => match refusal::of(&self.talk, answer, None).await {
                     Refusal::Forgotten | Refusal::ForgottenMeanwhile => {
-                        return Err(Outcome::ForgottenMeanwhile);
+                        return Err(CallEnd::ForgottenMeanwhile);
                     }
                     Refusal::Said(_) | Refusal::Refused(_) | Refusal::Failed => break,
                 },
                 Err(NoAnswer::NoConnection | NoAnswer::Broken) => {}
             }
         }
-        Err(Outcome::Lost)
+        Err(CallEnd::Lost)
     }
 
     /// Passes on what the server said; says whether the answer was in it.

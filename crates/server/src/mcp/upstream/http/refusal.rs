@@ -39,8 +39,8 @@ pub(super) async fn of(
     let status = answer.status();
     let body = body_of(answer, talk.max_bytes).await;
     match judge(status, body.as_deref(), talk.knowledge(), asked) {
-        Verdict::Clear(refusal) => refusal,
-        Verdict::Unclear { if_so, otherwise } => {
+        RefusalVerdict::Clear(refusal) => refusal,
+        RefusalVerdict::Unclear { if_so, otherwise } => {
             let Some((id, status, body)) = talk.ping_refused().await else { return otherwise };
             let shown = match is_forgotten(status, body.as_deref(), &id) {
                 Some(WithoutSession::Said) => true,
@@ -71,7 +71,7 @@ pub(super) enum Knowledge {
 
 /// What an answer says by itself.
 #[derive(Debug, PartialEq)]
-enum Verdict {
+enum RefusalVerdict {
     /// This.
     Clear(Refusal),
     /// The server may have forgotten the session: it has to be asked.
@@ -83,31 +83,31 @@ fn judge(
     body: Option<&str>,
     known: Knowledge,
     asked: Option<&RequestId>,
-) -> Verdict {
-    let said = Said::of(body.unwrap_or_default(), asked);
+) -> RefusalVerdict {
+    let said = RpcWords::of(body.unwrap_or_default(), asked);
     let refusal = refused(status, said.error);
     // Of what did not come whole nobody knows what it answers.
     let (true, Some(body)) = (known != Knowledge::None, body) else {
-        return Verdict::Clear(refusal);
+        return RefusalVerdict::Clear(refusal);
     };
     let by_specification = status == StatusCode::NOT_FOUND && !said.answers;
     if by_specification {
-        return Verdict::Clear(Refusal::Forgotten);
+        return RefusalVerdict::Clear(Refusal::Forgotten);
     }
     let in_words = match said.answers {
         true => says_no_such_session(status, said.error),
         false => says_forgotten(status, body),
     };
     if in_words {
-        return Verdict::Unclear { if_so: Refusal::Forgotten, otherwise: refusal };
+        return RefusalVerdict::Unclear { if_so: Refusal::Forgotten, otherwise: refusal };
     }
     let unclear = known == Knowledge::Unconfirmed
         && !said.answers
         && status.is_client_error()
         && status != StatusCode::PAYLOAD_TOO_LARGE;
     match unclear {
-        true => Verdict::Unclear { if_so: Refusal::ForgottenMeanwhile, otherwise: refusal },
-        false => Verdict::Clear(refusal),
+        true => RefusalVerdict::Unclear { if_so: Refusal::ForgottenMeanwhile, otherwise: refusal },
+        false => RefusalVerdict::Clear(refusal),
     }
 }
 
@@ -127,7 +127,7 @@ fn is_forgotten(
     ping: &RequestId,
 ) -> Option<WithoutSession> {
     let body = body.filter(|_| status.is_client_error())?;
-    let said = Said::of(body, Some(ping));
+    let said = RpcWords::of(body, Some(ping));
     let denied = match said.answers {
         true => says_no_such_session(status, said.error),
         false => status == StatusCode::NOT_FOUND || says_forgotten(status, body),
@@ -156,13 +156,13 @@ fn refused(status: StatusCode, error: Option<&RawValue>) -> Refusal {
 /// What a body says in JSON-RPC, or in something like it: as a message, in an array, without a version, in events of a
 /// stream. An answer that is not recognised would let a call run a second time.
 #[derive(Debug, Default)]
-struct Said<'a> {
+struct RpcWords<'a> {
     /// Whether it names the request that was made.
     answers: bool,
     error: Option<&'a RawValue>,
 }
 
-impl<'a> Said<'a> {
+impl<'a> RpcWords<'a> {
     fn of(body: &'a str, asked: Option<&RequestId>) -> Self {
         let body = unmarked(body);
         let mut said = Self::default();
@@ -242,21 +242,21 @@ mod tests {
     const EVERY_KNOWLEDGE: [Knowledge; 3] =
         [Knowledge::None, Knowledge::Unconfirmed, Knowledge::Confirmed];
 
-    fn verdict(status: u16, body: &str, known: Knowledge) -> Verdict {
+    fn verdict(status: u16, body: &str, known: Knowledge) -> RefusalVerdict {
         let status = StatusCode::from_u16(status).unwrap();
         judge(status, Some(body), known, Some(&RequestId::number(ASKED)))
     }
 
     fn judged(status: u16, body: &str) -> Refusal {
         match verdict(status, body, Knowledge::Confirmed) {
-            Verdict::Clear(refusal) => refusal,
-            unclear @ Verdict::Unclear { .. } => panic!("{unclear:?}"),
+            RefusalVerdict::Clear(refusal) => refusal,
+            unclear @ RefusalVerdict::Unclear { .. } => panic!("{unclear:?}"),
         }
     }
 
     fn may_be_forgotten(status: u16, body: &str) -> bool {
         let verdict = verdict(status, body, Knowledge::Confirmed);
-        matches!(verdict, Verdict::Unclear { if_so: Refusal::Forgotten, .. })
+        matches!(verdict, RefusalVerdict::Unclear { if_so: Refusal::Forgotten, .. })
     }
 
     #[test]
@@ -296,7 +296,7 @@ mod tests {
             let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#);
             for status in [400, 401, 403, 404, 409, 413, 422, 500] {
                 for known in EVERY_KNOWLEDGE {
-                    let said = Verdict::Clear(Refusal::Said(error.as_str().into()));
+                    let said = RefusalVerdict::Clear(Refusal::Said(error.as_str().into()));
                     assert_eq!(verdict(status, &body, known), said, "{status} {body}");
                 }
             }
@@ -320,7 +320,7 @@ mod tests {
             let body = form.replace("ERROR", error);
             for status in [400, 401, 404, 422] {
                 for known in EVERY_KNOWLEDGE {
-                    let said = Verdict::Clear(Refusal::Said(error.into()));
+                    let said = RefusalVerdict::Clear(Refusal::Said(error.into()));
                     assert_eq!(verdict(status, &body, known), said, "{status} {form}");
                 }
             }
@@ -332,7 +332,7 @@ mod tests {
         for known in EVERY_KNOWLEDGE {
             let asked = RequestId::number(ASKED);
             let cut = judge(StatusCode::NOT_FOUND, None, known, Some(&asked));
-            assert!(matches!(cut, Verdict::Clear(Refusal::Refused(_))), "{cut:?}");
+            assert!(matches!(cut, RefusalVerdict::Clear(Refusal::Refused(_))), "{cut:?}");
         }
     }
 
@@ -340,19 +340,19 @@ mod tests {
     fn a_session_from_before_that_is_refused_in_other_words_is_asked_for() {
         let unclear = |status, body| {
             let verdict = verdict(status, body, Knowledge::Unconfirmed);
-            matches!(verdict, Verdict::Unclear { if_so: Refusal::ForgottenMeanwhile, .. })
+            matches!(verdict, RefusalVerdict::Unclear { if_so: Refusal::ForgottenMeanwhile, .. })
         };
         let other = r#"{"jsonrpc":"2.0","id":8,"error":{"code":-32000,"message":"no"}}"#;
         assert!(unclear(400, "who?") && unclear(401, "who?") && unclear(403, other));
         assert!(!unclear(413, "who?") && !unclear(502, "who?"));
         let known = verdict(404, "who?", Knowledge::Unconfirmed);
-        assert_eq!(known, Verdict::Clear(Refusal::Forgotten));
+        assert_eq!(known, RefusalVerdict::Clear(Refusal::Forgotten));
     }
 
     #[test]
     fn without_a_session_nothing_is_forgotten() {
         let refused = verdict(404, "", Knowledge::None);
-        let Verdict::Clear(Refusal::Refused(error)) = refused else { panic!("{refused:?}") };
+        let RefusalVerdict::Clear(Refusal::Refused(error)) = refused else { panic!("{refused:?}") };
         assert!(error.message.contains("404"));
     }
 

@@ -9,7 +9,7 @@ use hyper::{Response, StatusCode};
 
 use super::talk::Talk;
 use crate::mcp::upstream::WAITS;
-use crate::sse_parser::{Event, Parser};
+use crate::sse_parser::{Parser, SseEvent};
 
 /// The longest that a server may have us wait before we come back for a stream.
 const LONGEST_RETRY: Duration = Duration::from_secs(30);
@@ -31,7 +31,7 @@ pub(super) struct Stream {
     body: Incoming,
     parser: Parser,
     /// Events that have come and were not taken, the last first.
-    waiting: Vec<Event>,
+    waiting: Vec<SseEvent>,
 }
 
 /// What comes of a stream.
@@ -78,7 +78,7 @@ impl Stream {
 }
 
 impl Place {
-    fn note(&mut self, event: &Event) {
+    fn note(&mut self, event: &SseEvent) {
         self.failures = 0;
         self.retry = event.retry.unwrap_or(self.retry);
         match event.id.as_deref() {

@@ -7,7 +7,7 @@ use crate::web::api::request::{DEFAULT_PAGE, MAX_PAGE};
 use crate::web::api::search::MAX_TEXT_CHARS;
 
 /// One call: a method on a path.
-pub(super) struct Call {
+pub(super) struct ApiCall {
     pub(super) method: &'static str,
     pub(super) path: &'static str,
     pub(super) summary: &'static str,
@@ -63,7 +63,7 @@ impl Parameter {
 }
 
 /// The calls at each place of the session resources.
-pub(super) fn of_sessions() -> Vec<Call> {
+pub(super) fn of_sessions() -> Vec<ApiCall> {
     let status = json!({ "type": "string", "enum": ["active", "closed", "expired"] });
     let status =
         Parameter::query("status", "Only these; all that are remembered if absent.", status);
@@ -93,10 +93,10 @@ pub(super) fn of_sessions() -> Vec<Call> {
     let disconnect = "Cut the connection, keep the session";
     let restart = "End the agent as a crash would, for another to go on";
     vec![
-        Call { parameters: vec![status, limit(), after_session()], ..listing },
-        Call { parameters: vec![limit(), after_session()], ..active },
-        Call { parameters: searching(), ..search },
-        Call { body: Body::Optional("ClientInfo"), ..create },
+        ApiCall { parameters: vec![status, limit(), after_session()], ..listing },
+        ApiCall { parameters: vec![limit(), after_session()], ..active },
+        ApiCall { parameters: searching(), ..search },
+        ApiCall { body: Body::Optional("ClientInfo"), ..create },
         call("get", "/{id}", "Look at a session, also an ended one", (200, "Session"), &[404]),
         call("delete", "/{id}", "End a session", (200, "Session"), LOOK),
         call("get", "/{id}/health", "How full its buffer is", (200, "Health"), LOOK),
@@ -105,17 +105,17 @@ pub(super) fn of_sessions() -> Vec<Call> {
         call("post", "/{id}/restart", restart, (200, "Restarted"), LOOK),
         call("get", "/{id}/token", token, (200, "Token"), &[404]),
         call("post", "/{id}/token", token, (200, "Token"), &[404]),
-        Call { body: Body::Required("Presented"), ..reconnect },
-        Call { parameters: reading(), streams: true, ..read },
-        Call { body: Body::Required("Events"), parameters: vec![idempotency_key()], ..publish },
-        Call { parameters: reading_messages(), ..messages },
-        Call { body: Body::Required("Message"), ..send },
-        Call { body: Body::Optional("Wanted"), ..export },
+        ApiCall { body: Body::Required("Presented"), ..reconnect },
+        ApiCall { parameters: reading(), streams: true, ..read },
+        ApiCall { body: Body::Required("Events"), parameters: vec![idempotency_key()], ..publish },
+        ApiCall { parameters: reading_messages(), ..messages },
+        ApiCall { body: Body::Required("Message"), ..send },
+        ApiCall { body: Body::Optional("Wanted"), ..export },
     ]
 }
 
 /// The calls that are not about one place.
-pub(super) fn others() -> Vec<Call> {
+pub(super) fn others() -> Vec<ApiCall> {
     let number = json!({ "type": "integer", "minimum": 0, "maximum": u64::MAX });
     let overview = "Who the caller is and, for an administrator, how the server has been doing";
     let overview = call("get", "/api/overview", overview, (200, "Overview"), &[]);
@@ -123,7 +123,7 @@ pub(super) fn others() -> Vec<Call> {
     let audit =
         call("get", "/api/audit", "Read the audit trail, newest first", (200, "AuditPage"), &[]);
     vec![
-        Call {
+        ApiCall {
             parameters: vec![
                 Parameter::query("session_id", "Only of this session.", schemas::id()),
                 limit(),
@@ -131,7 +131,7 @@ pub(super) fn others() -> Vec<Call> {
             ],
             ..audit
         },
-        Call { parameters: vec![after], ..overview },
+        ApiCall { parameters: vec![after], ..overview },
         call("get", "/api/openapi.json", "This document", (200, "Document"), &[]),
     ]
 }
@@ -148,9 +148,9 @@ fn call(
     summary: &'static str,
     answer: (u16, &'static str),
     failures: &'static [u16],
-) -> Call {
+) -> ApiCall {
     let (parameters, body) = (Vec::new(), Body::None);
-    Call { method, path, summary, parameters, body, answer, streams: false, failures }
+    ApiCall { method, path, summary, parameters, body, answer, streams: false, failures }
 }
 
 fn limit() -> Parameter {

@@ -9,7 +9,7 @@ mod schemas;
 use axum::Json;
 use serde_json::{Map, Value, json};
 
-use self::calls::{Body, Call, Parameter};
+use self::calls::{ApiCall, Body, Parameter};
 
 /// Statuses that any call may be answered with: a Host or parameter that is wrong, a caller that is
 /// unknown or not allowed, a server that is full, going down or without its store.
@@ -53,12 +53,12 @@ pub(super) fn document() -> Value {
     })
 }
 
-fn add(paths: &mut Map<String, Value>, path: &str, call: &Call) {
+fn add(paths: &mut Map<String, Value>, path: &str, call: &ApiCall) {
     let item = paths.entry(path).or_insert_with(|| json!({}));
     item[call.method] = operation(path, call);
 }
 
-fn operation(path: &str, call: &Call) -> Value {
+fn operation(path: &str, call: &ApiCall) -> Value {
     let in_path = path.contains("{id}").then(|| Parameter::session().view());
     let parameters: Vec<_> =
         in_path.into_iter().chain(call.parameters.iter().map(Parameter::view)).collect();
@@ -89,7 +89,7 @@ fn body(schema: &str, required: bool) -> Value {
     })
 }
 
-fn responses(call: &Call) -> Value {
+fn responses(call: &ApiCall) -> Value {
     let mut responses = Map::new();
     let (status, schema) = call.answer;
     let mut good = json!({

@@ -12,7 +12,7 @@ use super::super::McpFailure;
 use super::super::post::{Entering, enter, request_id};
 use super::super::request::{messages, receive};
 use super::failure::LegacyFailure;
-use super::{Client, Named, OVER, returning};
+use super::{OVER, SessionQuery, SseCaller, returning};
 use crate::mcp::logged::StreamName;
 use crate::mcp::message::Message;
 use crate::service::{Denial, Visitor};
@@ -20,9 +20,9 @@ use crate::web::Front;
 use crate::web::receiving::Received;
 
 pub(super) async fn post(
-    client: Client,
+    client: SseCaller,
     State(front): State<Arc<Front>>,
-    Query(named): Query<Named>,
+    Query(named): Query<SessionQuery>,
     headers: HeaderMap,
     request: Request,
 ) -> Result<(StatusCode, &'static str), LegacyFailure> {
@@ -81,7 +81,7 @@ fn one_message(front: &Front, headers: &HeaderMap, body: &[u8]) -> Result<Messag
 }
 
 /// The session that a message is for: the caller's own of that name. If there is none, one may be made.
-async fn session(front: &Front, client: &Client, name: &str) -> Result<Record, LegacyFailure> {
+async fn session(front: &Front, client: &SseCaller, name: &str) -> Result<Record, LegacyFailure> {
     let known = match SessionId::parse(name) {
         Ok(id) => front.service.mcp_session(&client.visitor, &id).await,
         Err(_) => Err(Denial::NotFound),
@@ -95,7 +95,7 @@ async fn session(front: &Front, client: &Client, name: &str) -> Result<Record, L
     known.map_err(|denial| refusal(front, denial))
 }
 
-async fn adopt(front: &Front, client: &Client, name: &str) -> Result<Record, Denial> {
+async fn adopt(front: &Front, client: &SseCaller, name: &str) -> Result<Record, Denial> {
     let about = returning::about(&client.identity);
     let adopted = front.service.mcp_session_named(&client.visitor, name, about).await;
     // By a name that can be none its client could not come back either.

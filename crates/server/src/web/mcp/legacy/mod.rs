@@ -50,12 +50,12 @@ pub(super) fn routes() -> Router<Arc<Front>> {
 }
 
 /// Somebody who calls over this transport.
-struct Client {
+struct SseCaller {
     visitor: Visitor,
     identity: Identity,
 }
 
-impl FromRequestParts<Arc<Front>> for Client {
+impl FromRequestParts<Arc<Front>> for SseCaller {
     type Rejection = Failure;
 
     async fn from_request_parts(
@@ -72,7 +72,7 @@ impl FromRequestParts<Arc<Front>> for Client {
 
 /// The session that a query names.
 #[derive(Deserialize)]
-struct Named {
+struct SessionQuery {
     #[serde(rename = "sessionId")]
     session: Option<String>,
 }

@@ -18,7 +18,7 @@ use rejoin_core::SessionId;
 use rejoin_core::record::{Kind, Record};
 use tokio::time::Instant;
 
-use super::Client;
+use super::SseCaller;
 use crate::limits::SSE_LEFT;
 use crate::service::{Denial, Visitor};
 use crate::web::Front;
@@ -63,7 +63,7 @@ impl Left {
         if client.is_none() {
             return response;
         }
-        let open = Open { left: self.clone(), session };
+        let open = OpenStream { left: self.clone(), session };
         response.map(|body| {
             Body::from_stream(body.into_data_stream().map(move |chunk| {
                 let _ = &open;
@@ -95,12 +95,12 @@ impl Left {
 }
 
 /// A stream that is being read.
-struct Open {
+struct OpenStream {
     left: Left,
     session: SessionId,
 }
 
-impl Drop for Open {
+impl Drop for OpenStream {
     fn drop(&mut self) {
         self.left.note(self.session.clone());
     }
@@ -114,7 +114,7 @@ fn forget_old(left: &mut HashMap<SessionId, Instant>) {
 /// The session of a client that has agreed upon a revision before, and names no session; nothing if it can't be told.
 pub(super) async fn session(
     front: &Front,
-    client: &Client,
+    client: &SseCaller,
     headers: &HeaderMap,
 ) -> Result<Option<SessionId>, Denial> {
     let revision = headers.get(PROTOCOL_VERSION).and_then(|value| value.to_str().ok());

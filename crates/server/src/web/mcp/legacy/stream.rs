@@ -15,7 +15,7 @@ use super::super::get::LAST_EVENT_ID;
 use super::super::request::{Accepts, not_acceptable};
 use super::super::sse;
 use super::failure::LegacyFailure;
-use super::{Client, Named, OVER, returning};
+use super::{OVER, SessionQuery, SseCaller, returning};
 use crate::mcp::Present;
 use crate::mcp::logged::StreamName;
 use crate::service::{self, Denial, Service, Visitor};
@@ -25,9 +25,9 @@ use crate::web::Front;
 const SESSION: &str = "x-session-id";
 
 pub(super) async fn open(
-    client: Client,
+    client: SseCaller,
     State(front): State<Arc<Front>>,
-    Query(query): Query<Named>,
+    Query(query): Query<SessionQuery>,
     headers: HeaderMap,
 ) -> Result<Response, LegacyFailure> {
     if !Accepts::of(&headers).events {
@@ -73,7 +73,7 @@ fn endpoint(feed: &Feed, session: &SessionId) -> String {
 /// The session that the client names. If it can't have that, another one.
 async fn named(
     front: &Arc<Front>,
-    client: &Client,
+    client: &SseCaller,
     name: &str,
     headers: &HeaderMap,
 ) -> Result<Opened, LegacyFailure> {
@@ -99,7 +99,7 @@ async fn named(
 /// Makes a session: of this name, unless somebody else has it. Its client may be gone before it is attached.
 async fn begin(
     front: &Arc<Front>,
-    client: &Client,
+    client: &SseCaller,
     name: Option<&str>,
 ) -> Result<Opened, LegacyFailure> {
     let (visitor, name) = (client.visitor.clone(), name.map(str::to_owned));

@@ -10,9 +10,9 @@ use rejoin_core::{InSeq, Seq};
 use rejoin_store::{PageLimit, Unavailable};
 
 use super::asked::{Digest, digest_of};
-use super::broken::{CallKey, Waiting, has_passed};
+use super::broken::{CallKey, OrphanedCall, has_passed};
 use super::execution::Execution;
-use super::upstream::Upstream;
+use super::upstream::UpstreamSession;
 use crate::mcp::logged::{Entry, Event, StreamName};
 use crate::mcp::message::{Kind, Message};
 use crate::mcp::uses_token;
@@ -29,7 +29,7 @@ struct Orphan {
 }
 
 /// Looks for such calls, once for each session, while they may still be asked for again.
-pub(super) async fn look_for(front: &Arc<Front>, upstream: &Upstream, owner: Digest) {
+pub(super) async fn look_for(front: &Arc<Front>, upstream: &UpstreamSession, owner: Digest) {
     let window = front.settings.mcp.modern.reissue_window;
     let left = window.saturating_sub(front.service.uptime());
     if left.is_zero() || upstream.alone {
@@ -48,7 +48,13 @@ pub(super) async fn look_for(front: &Arc<Front>, upstream: &Upstream, owner: Dig
     }
 }
 
-fn adopt(front: &Arc<Front>, upstream: &Upstream, owner: Digest, orphan: Orphan, left: Duration) {
+fn adopt(
+    front: &Arc<Front>,
+    upstream: &UpstreamSession,
+    owner: Digest,
+    orphan: Orphan,
+    left: Duration,
+) {
     let Orphan { in_seq, stream, request } = orphan;
     let (session, from) = (upstream.record.id().clone(), upstream.record.oldest.previous());
     let request = match uses_token(&request) {
@@ -57,7 +63,7 @@ fn adopt(front: &Arc<Front>, upstream: &Upstream, owner: Digest, orphan: Orphan,
     };
     let key = CallKey { owner, digest: digest_of(&request) };
     let execution = Execution { session, in_seq, stream, from };
-    let waiting = Waiting { execution, upstream: upstream.clone() };
+    let waiting = OrphanedCall { execution, upstream: upstream.clone() };
     let Some(number) = front.modern.broken.keep(&key, waiting) else { return };
     let own = Arc::clone(front);
     front.service.sessions().spawn(|_| async move {

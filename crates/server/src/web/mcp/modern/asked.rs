@@ -23,7 +23,7 @@ type RawMembers = Members<Box<RawValue>>;
 pub(super) type Digest = [u8; 32];
 
 /// A request of revision 2026-07-28 whose form is right.
-pub(super) struct Asked {
+pub(super) struct StatelessRequest {
     pub(super) id: RequestId,
     pub(super) method: Box<str>,
     /// What the server behind gets of its parameters.
@@ -48,7 +48,7 @@ pub(super) struct Asked {
     pub(super) call_digest: Digest,
 }
 
-impl Asked {
+impl StatelessRequest {
     /// Reads a request, and checks that its headers agree with it.
     pub(super) fn read(
         message: &Message,
@@ -167,7 +167,7 @@ pub(super) fn names_a_revision(body: &[u8]) -> bool {
     body.params.meta.get(meta::VERSION).is_some()
 }
 
-/// What tells a request that the server behind was given apart from others, as [`Asked::call_digest`].
+/// What tells a request that the server behind was given apart from others, as [`StatelessRequest::call_digest`].
 pub(super) fn digest_of(request: &Message) -> Digest {
     let mut params: RawMembers = read(request.params());
     params.take("_meta");

@@ -6,12 +6,12 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use super::adopted;
-use super::asked::{Asked, invalid};
-use super::broken::{Attended, Beginning, CallKey, Waiting};
+use super::asked::{StatelessRequest, invalid};
+use super::broken::{Attended, CallKey, EnteringCall, OrphanedCall};
 use super::execution::{Execution, Hears, tell};
 use super::failure::denied;
-use super::state::{Place, Purpose, call_name};
-use super::upstream::{Upstream, has_ended};
+use super::state::{CallPlace, Purpose, call_name};
+use super::upstream::{UpstreamSession, has_ended};
 use crate::mcp::message::RequestId;
 use crate::mcp::own_words::request;
 use crate::web::Front;
@@ -23,8 +23,8 @@ use crate::web::mcp::request::Client;
 const MOST_BEGINNINGS: usize = 3;
 
 /// A call whose client is there.
-pub(super) struct Begun {
-    pub(super) asked: Asked,
+pub(super) struct StartedCall {
+    pub(super) asked: StatelessRequest,
     pub(super) call: Attended,
     /// Questions that its client has answered before.
     pub(super) answered: Vec<String>,
@@ -33,21 +33,21 @@ pub(super) struct Begun {
 pub(super) async fn begin(
     client: &Client,
     front: &Arc<Front>,
-    asked: Asked,
-) -> Result<Begun, McpFailure> {
+    asked: StatelessRequest,
+) -> Result<StartedCall, McpFailure> {
     let key = client.identity.known().and_then(|caller| call_key(caller, front, &asked));
     let broken = match &key {
         None => None,
         Some(key) => front.modern.broken.take_soon(key).await,
     };
-    let beginning = Beginning::new(front, key);
+    let beginning = EnteringCall::new(front, key);
     let begun = match (asked.state.as_deref(), broken) {
         (Some(state), _) => {
             let (waiting, answered) = gone_on(client, front, &asked, state).await?;
-            Begun { asked, call: beginning.with(waiting), answered }
+            StartedCall { asked, call: beginning.with(waiting), answered }
         }
         (None, Some(waiting)) => {
-            Begun { asked, call: beginning.with(waiting), answered: Vec::new() }
+            StartedCall { asked, call: beginning.with(waiting), answered: Vec::new() }
         }
         (None, None) => begun_whole(client, front, asked, beginning).await?,
     };
@@ -56,7 +56,7 @@ pub(super) async fn begin(
 }
 
 /// By what the same call is known when it is issued again; nothing if a call whose stream breaks waits for nobody.
-fn call_key(caller: KnownCaller<'_>, front: &Front, asked: &Asked) -> Option<CallKey> {
+fn call_key(caller: KnownCaller<'_>, front: &Front, asked: &StatelessRequest) -> Option<CallKey> {
     let owner = format!("{}\n{}", caller.name(), asked.client_name());
     let waits = !front.settings.mcp.modern.reissue_window.is_zero();
     waits.then(|| CallKey { owner: Sha256::digest(owner).into(), digest: asked.digest })
@@ -67,13 +67,13 @@ fn call_key(caller: KnownCaller<'_>, front: &Front, asked: &Asked) -> Option<Cal
 async fn begun_whole(
     client: &Client,
     front: &Arc<Front>,
-    asked: Asked,
-    beginning: Beginning,
-) -> Result<Begun, McpFailure> {
+    asked: StatelessRequest,
+    beginning: EnteringCall,
+) -> Result<StartedCall, McpFailure> {
     let (client, own) = (client.clone(), Arc::clone(front));
     let begun = front.service.sessions().finish(|_| async move {
         let waiting = begun(&client, &own, &asked, beginning.key()).await?;
-        Ok(Begun { asked, call: beginning.with(waiting), answered: Vec::new() })
+        Ok(StartedCall { asked, call: beginning.with(waiting), answered: Vec::new() })
     });
     begun.await.map_err(|unavailable| denied(unavailable.into()))?
 }
@@ -83,9 +83,9 @@ async fn begun_whole(
 async fn begun(
     client: &Client,
     front: &Arc<Front>,
-    asked: &Asked,
+    asked: &StatelessRequest,
     key: Option<&CallKey>,
-) -> Result<Waiting, McpFailure> {
+) -> Result<OrphanedCall, McpFailure> {
     for _ in 1..MOST_BEGINNINGS {
         match begun_once(client, front, asked, key).await {
             Ok(waiting) => return Ok(waiting),
@@ -99,10 +99,10 @@ async fn begun(
 async fn begun_once(
     client: &Client,
     front: &Arc<Front>,
-    asked: &Asked,
+    asked: &StatelessRequest,
     key: Option<&CallKey>,
-) -> Result<Waiting, McpFailure> {
-    let upstream = Upstream::of(client, front, asked).await?;
+) -> Result<OrphanedCall, McpFailure> {
+    let upstream = UpstreamSession::of(client, front, asked).await?;
     let sessions = front.service.sessions();
     if let Some(key) = key {
         let adopting = || adopted::look_for(front, &upstream, key.owner);
@@ -123,11 +123,11 @@ async fn begun_once(
             asked.forwarded(id)
         })
         .await?;
-    Ok(Waiting { execution, upstream })
+    Ok(OrphanedCall { execution, upstream })
 }
 
 /// What a client wants to be told of is left to it with each request: the server is to tell everything.
-async fn log_everything(front: &Front, upstream: &Upstream) {
+async fn log_everything(front: &Front, upstream: &UpstreamSession) {
     let params = serde_json::value::to_raw_value(&json!({ "level": "debug" }));
     let text =
         request(&RequestId::text("rejoin-level"), "logging/setLevel", params.ok().as_deref());
@@ -138,17 +138,17 @@ async fn log_everything(front: &Front, upstream: &Upstream) {
 async fn gone_on(
     client: &Client,
     front: &Arc<Front>,
-    asked: &Asked,
+    asked: &StatelessRequest,
     state: &str,
-) -> Result<(Waiting, Vec<String>), McpFailure> {
+) -> Result<(OrphanedCall, Vec<String>), McpFailure> {
     let wrong =
         || invalid("`requestState` is not of this request, was changed, or its time is over");
-    let place = Place::open(state, Purpose::Input, client, front).ok_or_else(wrong)?;
+    let place = CallPlace::open(state, Purpose::Input, client, front).ok_or_else(wrong)?;
     if place.call != call_name(&asked.call_digest) {
         return Err(wrong());
     }
     let record = place.record(client, front).await.map_err(|_| wrong())?;
     let upstream =
-        Upstream::again(client, front, record).await.map_err(denied)?.ok_or_else(wrong)?;
-    Ok((Waiting { execution: place.execution, upstream }, place.answered))
+        UpstreamSession::again(client, front, record).await.map_err(denied)?.ok_or_else(wrong)?;
+    Ok((OrphanedCall { execution: place.execution, upstream }, place.answered))
 }

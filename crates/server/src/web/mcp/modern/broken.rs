@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout_at};
 use super::asked::Digest;
 use super::execution::Execution;
 use super::kept::Kept;
-use super::upstream::{Upstream, lock};
+use super::upstream::{UpstreamSession, lock};
 use crate::mcp::logged::StreamName;
 use crate::web::Front;
 
@@ -36,7 +36,7 @@ pub(super) struct CallKey {
 /// Broken calls, and those that wait for their client.
 #[derive(Default)]
 pub(super) struct Broken {
-    calls: Mutex<Kept<CallKey, Waiting>>,
+    calls: Mutex<Kept<CallKey, OrphanedCall>>,
     /// Those that wait for an answer of their client. What is dropped when it comes ends the wait.
     asking: Mutex<HashMap<StreamName, oneshot::Sender<()>>>,
     /// Those of each kind whose client seems to be there.
@@ -56,20 +56,20 @@ struct Count {
 
 /// A call that goes on although nobody listens.
 #[derive(Clone)]
-pub(super) struct Waiting {
+pub(super) struct OrphanedCall {
     pub(super) execution: Execution,
-    pub(super) upstream: Upstream,
+    pub(super) upstream: UpstreamSession,
 }
 
 impl Broken {
     /// The oldest call of this kind that broke. Whoever takes it goes on with it.
-    pub(super) fn take(&self, key: &CallKey) -> Option<Waiting> {
+    pub(super) fn take(&self, key: &CallKey) -> Option<OrphanedCall> {
         lock(&self.calls).take(key, |_| true)
     }
 
     /// The same, where an equal call may be about to break: whoever lost a connection can be back before the
     /// loss is noticed here, or before the call has begun.
-    pub(super) async fn take_soon(&self, key: &CallKey) -> Option<Waiting> {
+    pub(super) async fn take_soon(&self, key: &CallKey) -> Option<OrphanedCall> {
         let mut until = Instant::now() + UNNOTICED;
         loop {
             let mut moved = pin!(self.moved.notified());
@@ -105,7 +105,7 @@ impl Broken {
     }
 
     /// Has a broken call wait, and says under which number. Nothing if too many wait: it is cancelled at once.
-    pub(super) fn keep(&self, key: &CallKey, waiting: Waiting) -> Option<u64> {
+    pub(super) fn keep(&self, key: &CallKey, waiting: OrphanedCall) -> Option<u64> {
         let number = self.last.fetch_add(1, Ordering::Relaxed);
         let principal = waiting.upstream.record.about.principal.clone();
         lock(&self.calls).keep(key, principal, number, waiting).then_some(number)
@@ -118,12 +118,12 @@ impl Broken {
 }
 
 /// A call that is being entered. Equal ones wait until it has begun; without a key there are none.
-pub(super) struct Beginning {
+pub(super) struct EnteringCall {
     front: Arc<Front>,
     key: Option<CallKey>,
 }
 
-impl Beginning {
+impl EnteringCall {
     pub(super) fn new(front: &Arc<Front>, key: Option<CallKey>) -> Self {
         front.modern.broken.count(key.as_ref(), |count| count.beginning += 1);
         Self { front: Arc::clone(front), key }
@@ -134,14 +134,14 @@ impl Beginning {
     }
 
     /// The call has begun.
-    pub(super) fn with(self, waiting: Waiting) -> Attended {
+    pub(super) fn with(self, waiting: OrphanedCall) -> Attended {
         self.front.modern.broken.count(self.key(), |count| count.begun += 1);
         let (front, key) = (Arc::clone(&self.front), self.key.clone());
         Attended { front, key, waiting, armed: true }
     }
 }
 
-impl Drop for Beginning {
+impl Drop for EnteringCall {
     fn drop(&mut self) {
         self.front.modern.broken.count(self.key.as_ref(), |count| count.beginning -= 1);
     }
@@ -152,7 +152,7 @@ pub(super) struct Attended {
     front: Arc<Front>,
     /// By what it is known when it is issued again; nothing if it is cancelled once its stream breaks.
     key: Option<CallKey>,
-    waiting: Waiting,
+    waiting: OrphanedCall,
     armed: bool,
 }
 
@@ -161,7 +161,7 @@ impl Attended {
         &self.waiting.execution
     }
 
-    pub(super) fn upstream(&self) -> &Upstream {
+    pub(super) fn upstream(&self) -> &UpstreamSession {
         &self.waiting.upstream
     }
 
@@ -225,14 +225,24 @@ impl Attended {
     }
 }
 
-async fn give_up(front: Arc<Front>, key: CallKey, waiting: Waiting, number: u64, after: Duration) {
+async fn give_up(
+    front: Arc<Front>,
+    key: CallKey,
+    waiting: OrphanedCall,
+    number: u64,
+    after: Duration,
+) {
     if has_passed(&front, after).await && front.modern.broken.is_over(&key, number) {
         cancel(front, waiting, "its stream broke and nobody came for it").await;
     }
 }
 
 /// Ends when the client comes: of many questions that are answered nothing is left.
-async fn give_up_asking(front: Arc<Front>, waiting: Waiting, mut comes: oneshot::Receiver<()>) {
+async fn give_up_asking(
+    front: Arc<Front>,
+    waiting: OrphanedCall,
+    mut comes: oneshot::Receiver<()>,
+) {
     let passed = tokio::select! {
         biased;
         _ = &mut comes => false,
@@ -259,8 +269,8 @@ pub(super) async fn has_passed(front: &Front, wait: Duration) -> bool {
     tokio::time::timeout(wait, front.service.sessions().stopping()).await.is_err()
 }
 
-async fn cancel(front: Arc<Front>, waiting: Waiting, reason: &'static str) {
-    let Waiting { execution, upstream } = &waiting;
+async fn cancel(front: Arc<Front>, waiting: OrphanedCall, reason: &'static str) {
+    let OrphanedCall { execution, upstream } = &waiting;
     let sessions = front.service.sessions();
     tracing::debug!(session = %execution.session, in_seq = %execution.in_seq, reason, "a call is cancelled");
     let _ = execution.cancel(sessions, reason).await; // or its session is over

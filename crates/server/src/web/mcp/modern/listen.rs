@@ -13,14 +13,14 @@ use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::asked::{Asked, invalid};
+use super::asked::{StatelessRequest, invalid};
 use super::execution::tell;
 use super::failure::denied;
-use super::reader::{Heard, Reader};
+use super::reader::{ReaderHeard, UpstreamReader};
 use super::respond::{KEEP_ALIVE, STREAM_HEAD, event};
-use super::server::Server;
+use super::server::ServerDescription;
 use super::shape::with_meta;
-use super::upstream::Upstream;
+use super::upstream::UpstreamSession;
 use super::wire::meta;
 use crate::limits;
 use crate::mcp::message::{Message, RequestId, splice, with_member};
@@ -35,7 +35,7 @@ use crate::web::mcp::request::{Accepts, not_acceptable};
 /// What a client wants to hear of.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Wanted {
+struct WantedNews {
     tools_list_changed: bool,
     prompts_list_changed: bool,
     resources_list_changed: bool,
@@ -53,7 +53,7 @@ struct Listening {
     front: Arc<Front>,
     client: Client,
     id: RequestId,
-    reader: Reader,
+    reader: UpstreamReader,
     kinds: Kinds,
     _subscribed: Subscribed,
     begun: Option<String>,
@@ -64,15 +64,15 @@ pub(super) async fn listen(
     client: &Client,
     front: &Arc<Front>,
     accepts: Accepts,
-    asked: Asked,
+    asked: StatelessRequest,
 ) -> Result<Response, McpFailure> {
     if !accepts.events {
         return Err(not_acceptable("Accept must name text/event-stream"));
     }
-    let wanted = Wanted::of(&asked)?;
-    let upstream = Upstream::of(client, front, &asked).await?;
+    let wanted = WantedNews::of(&asked)?;
+    let upstream = UpstreamSession::of(client, front, &asked).await?;
     let kinds = Kinds::of(wanted, &upstream.server);
-    let reader = Reader::attached(front, &upstream.record, upstream.record.head).await;
+    let reader = UpstreamReader::attached(front, &upstream.record, upstream.record.head).await;
     let subscribed = Subscribed::to(front, &upstream, &kinds.resources).await.map_err(denied)?;
     let acknowledged = notification(
         "notifications/subscriptions/acknowledged",
@@ -105,13 +105,13 @@ impl Listening {
             // It ends with the credential it came with.
             let patience = self.front.patience(&self.client.visitor.caller, keep_alive)?;
             match timeout(patience, self.reader.next()).await {
-                Ok(Heard::Said(said)) => {
+                Ok(ReaderHeard::Said(said)) => {
                     let message = said.message.filter(|message| self.kinds.have(message));
                     if let Some(message) = message {
                         break event(&tagged(message.text(), &self.id));
                     }
                 }
-                Ok(Heard::Over | Heard::Interrupted) => {
+                Ok(ReaderHeard::Over | ReaderHeard::Interrupted) => {
                     self.ended = true;
                     break event(&self.end());
                 }
@@ -129,9 +129,9 @@ impl Listening {
     }
 }
 
-impl Wanted {
+impl WantedNews {
     /// Of another form it would be none, and its client would wait for ever for what it meant.
-    fn of(asked: &Asked) -> Result<Self, McpFailure> {
+    fn of(asked: &StatelessRequest) -> Result<Self, McpFailure> {
         asked.required("notifications").ok_or_else(|| {
             invalid(
                 "`notifications` must be an object: `toolsListChanged`, `promptsListChanged` and \
@@ -143,7 +143,7 @@ impl Wanted {
 
 impl Kinds {
     /// What is wanted, as far as the server tells of it.
-    fn of(wanted: Wanted, server: &Server) -> Self {
+    fn of(wanted: WantedNews, server: &ServerDescription) -> Self {
         let lists = [
             (wanted.tools_list_changed, "tools", "toolsListChanged"),
             (wanted.prompts_list_changed, "prompts", "promptsListChanged"),
@@ -204,14 +204,14 @@ fn tagged(text: &str, id: &RequestId) -> String {
 /// Subscriptions at the server behind, which somebody listens to.
 struct Subscribed {
     front: Arc<Front>,
-    upstream: Upstream,
+    upstream: UpstreamSession,
     resources: HashSet<String>,
 }
 
 impl Subscribed {
     async fn to(
         front: &Arc<Front>,
-        upstream: &Upstream,
+        upstream: &UpstreamSession,
         resources: &HashSet<String>,
     ) -> Result<Self, Denial> {
         let mut listened = upstream.begun.listened.lock().await;
@@ -247,7 +247,7 @@ impl Drop for Subscribed {
 }
 
 /// Nobody listens any more: whatever the last one listened to is given up.
-async fn leave(front: &Front, upstream: &Upstream, resources: HashSet<String>) {
+async fn leave(front: &Front, upstream: &UpstreamSession, resources: HashSet<String>) {
     let mut listened = upstream.begun.listened.lock().await;
     for uri in resources {
         let Some(count) = listened.get_mut(&uri) else { continue };

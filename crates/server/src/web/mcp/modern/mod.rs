@@ -43,7 +43,7 @@ use std::time::Duration;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 
-use self::asked::Asked;
+use self::asked::StatelessRequest;
 use self::failure::refuse;
 use self::run::Run;
 use super::PROTOCOL_VERSION;
@@ -54,7 +54,7 @@ use crate::mcp::message::{Kind, Message};
 use crate::mcp::own_words::{RpcError, code};
 use crate::web::Front;
 use crate::web::mcp::McpFailure;
-use crate::web::receiving::Place;
+use crate::web::receiving::RequestPlace;
 
 pub(crate) use self::upstream::Modern;
 
@@ -124,7 +124,7 @@ pub(super) async fn post(
     headers: &HeaderMap,
     accepts: Accepts,
     (mut messages, batch): (Vec<Message>, bool),
-    place: Place,
+    place: RequestPlace,
 ) -> Result<Response, McpFailure> {
     let message = match messages.pop() {
         Some(message) if !batch => message,
@@ -138,7 +138,7 @@ pub(super) async fn post(
             return Err(McpFailure::bad("a client sends no responses in this revision"));
         }
     }
-    let asked = Asked::read(&message, headers, &front.settings.mcp.revisions)?;
+    let asked = StatelessRequest::read(&message, headers, &front.settings.mcp.revisions)?;
     let early = match &*asked.method {
         LISTEN => accepts.events.then_some(Early::Events), // it is answered with nothing else
         _ => accepts.early(),
@@ -156,7 +156,7 @@ async fn answer_or_failure(
     client: Client,
     front: Arc<Front>,
     accepts: Accepts,
-    asked: Asked,
+    asked: StatelessRequest,
 ) -> Response {
     let id = asked.id.clone();
     let answered = answer(client, &front, accepts, asked).await;
@@ -167,7 +167,7 @@ async fn answer(
     client: Client,
     front: &Arc<Front>,
     accepts: Accepts,
-    asked: Asked,
+    asked: StatelessRequest,
 ) -> Result<Response, McpFailure> {
     match &*asked.method {
         "server/discover" | LISTEN | "tasks/get" | "tasks/update" | "tasks/cancel" => {
@@ -196,7 +196,7 @@ async fn answer_at_once(
     client: &Client,
     front: &Arc<Front>,
     accepts: Accepts,
-    asked: Asked,
+    asked: StatelessRequest,
 ) -> Result<Response, McpFailure> {
     match &*asked.method {
         "server/discover" => server::discover(client, front, &asked).await,

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::asked::{Asked, object};
+use super::asked::{StatelessRequest, object};
 use super::execution::tell;
 use crate::mcp::message::{Kind, Message, RequestId};
 use crate::mcp::own_words::{RpcError, error_response};
@@ -21,7 +21,7 @@ const KEY: &str = "rejoin/key";
 
 /// A question that nobody has answered.
 #[derive(Clone, Debug)]
-pub(super) struct Question {
+pub(super) struct OpenQuestion {
     /// The id under which the gateway knows it: `rejoin-<term>-<number>`.
     pub(super) id: String,
     /// The name by which its client answers it.
@@ -35,7 +35,7 @@ pub(super) struct Question {
 /// The questions of a call.
 #[derive(Debug, Default)]
 pub(super) struct Questions {
-    open: Vec<Question>,
+    open: Vec<OpenQuestion>,
     /// Those that were answered.
     pub(super) answered: Vec<String>,
     /// Which answers were used, and for a question of which term: a server that was started again asks
@@ -43,7 +43,7 @@ pub(super) struct Questions {
     used: HashMap<String, String>,
 }
 
-impl Question {
+impl OpenQuestion {
     /// What a message of the server asks; nothing if it is no question.
     pub(super) fn read(message: &Message, seq: Seq) -> Option<Self> {
         let Kind::Request { id, method } = message.kind() else { return None };
@@ -119,12 +119,12 @@ impl Questions {
     }
 
     /// Whether a question was answered before.
-    pub(super) fn is_answered(&self, question: &Question) -> bool {
+    pub(super) fn is_answered(&self, question: &OpenQuestion) -> bool {
         self.answered.contains(&question.id)
     }
 
     /// A question that the client is to be told of.
-    pub(super) fn add(&mut self, question: Question) {
+    pub(super) fn add(&mut self, question: OpenQuestion) {
         self.open.push(question);
     }
 
@@ -138,8 +138,8 @@ impl Questions {
     /// The answer that the client has brought along for a question, if it has.
     pub(super) fn answer_for<'a>(
         &mut self,
-        question: &Question,
-        asked: &'a Asked,
+        question: &OpenQuestion,
+        asked: &'a StatelessRequest,
     ) -> Option<&'a RawValue> {
         let same = |key: &str| key == question.key || asks_the_same(key, &question.key);
         let fresh = |key: &str| self.used.get(key).is_none_or(|term| term != question.term());
@@ -152,7 +152,7 @@ impl Questions {
 
     /// What is open, as the client is told of it.
     pub(super) fn to_json(&self) -> String {
-        let each: Vec<_> = self.open.iter().map(Question::to_json).collect();
+        let each: Vec<_> = self.open.iter().map(OpenQuestion::to_json).collect();
         object(each.iter().map(|(key, value)| (key.as_str(), value.as_str())))
     }
 
@@ -205,11 +205,11 @@ pub(super) fn nobody_to_ask() -> RpcError {
 mod tests {
     use super::*;
 
-    fn question(id: &str, message: &str) -> Question {
+    fn question(id: &str, message: &str) -> OpenQuestion {
         let text = format!(
             r#"{{"jsonrpc":"2.0","id":"{id}","method":"elicitation/create","params":{{"message":"{message}"}}}}"#
         );
-        Question::read(&Message::parse(&text).unwrap(), Seq::new(5)).unwrap()
+        OpenQuestion::read(&Message::parse(&text).unwrap(), Seq::new(5)).unwrap()
     }
 
     #[test]

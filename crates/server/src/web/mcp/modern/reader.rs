@@ -19,7 +19,7 @@ use crate::web::Front;
 use crate::web::mcp::OVER;
 
 /// A cursor into the log.
-pub(super) struct Reader {
+pub(super) struct UpstreamReader {
     front: Arc<Front>,
     session: SessionId,
     cursor: Seq,
@@ -54,7 +54,7 @@ impl Said {
 }
 
 /// What a reader comes upon.
-pub(super) enum Heard {
+pub(super) enum ReaderHeard {
     Said(Said),
     /// The session has ended, or is unknown.
     Over,
@@ -62,7 +62,7 @@ pub(super) enum Heard {
     Interrupted,
 }
 
-impl Reader {
+impl UpstreamReader {
     /// Reads what lies after `from`, with whoever it is there for.
     pub(super) async fn attached(front: &Arc<Front>, record: &Record, from: Seq) -> Self {
         let sessions = front.service.sessions();
@@ -89,24 +89,24 @@ impl Reader {
     }
 
     /// What comes next. Nothing is lost if it is dropped while it waits.
-    pub(super) async fn next(&mut self) -> Heard {
+    pub(super) async fn next(&mut self) -> ReaderHeard {
         loop {
             match self.look().await {
-                Ok(Some(said)) => return Heard::Said(said),
+                Ok(Some(said)) => return ReaderHeard::Said(said),
                 Ok(None) => {}
                 Err(stopped) => return stopped,
             }
             let closing = |phase: &Phase| *phase == Phase::Closing;
             tokio::select! {
                 () = self.changes.changed() => {}
-                _ = self.cuts.changed() => return Heard::Interrupted,
-                _ = self.phase.wait_for(closing) => return Heard::Interrupted,
+                _ = self.cuts.changed() => return ReaderHeard::Interrupted,
+                _ = self.phase.wait_for(closing) => return ReaderHeard::Interrupted,
             }
         }
     }
 
     /// What is there already; nothing at the head of the log.
-    pub(super) async fn look(&mut self) -> Result<Option<Said>, Heard> {
+    pub(super) async fn look(&mut self) -> Result<Option<Said>, ReaderHeard> {
         loop {
             while let Some(event) = self.events.pop_front() {
                 self.cursor = event.seq;
@@ -114,13 +114,13 @@ impl Reader {
                     return Ok(Some(said));
                 }
             }
-            let page = self.read().await.map_err(|_| Heard::Interrupted)?;
+            let page = self.read().await.map_err(|_| ReaderHeard::Interrupted)?;
             let Some(page) = page.filter(|page| page.record.is_active()) else {
-                return Err(Heard::Over);
+                return Err(ReaderHeard::Over);
             };
             if self.cursor.next() < page.record.oldest {
                 self.misses = true;
-                let kept = self.kept().await.map_err(|_| Heard::Interrupted)?;
+                let kept = self.kept().await.map_err(|_| ReaderHeard::Interrupted)?;
                 if !kept.is_empty() {
                     self.events.extend(kept);
                     continue;

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse as _, Response};
 use futures_util::stream::{once, unfold};
 
 use super::failure::denied;
-use super::run::{Answer, Run, Step};
+use super::run::{Answer, CallStep, Run};
 use crate::mcp::message::RequestId;
 use crate::service::Denial;
 use crate::web::mcp::request::Accepts;
@@ -32,12 +32,16 @@ pub(super) fn json_answer(id: &RequestId, result: &str) -> Response {
 pub(super) async fn respond(mut run: Run, accepts: Accepts) -> Response {
     loop {
         match run.step().await {
-            Step::Done(Answer { status, text }) if accepts.json => return json(run, status, text),
-            Step::Done(Answer { text, .. }) => return stream(run, event(&text), false),
-            Step::Tell(text) if accepts.streams() => return stream(run, event(&text), true),
-            Step::Quiet if accepts.streams() => return stream(run, KEEP_ALIVE.to_owned(), true),
-            Step::Tell(_) | Step::Quiet => {}
-            Step::Broken => {
+            CallStep::Done(Answer { status, text }) if accepts.json => {
+                return json(run, status, text);
+            }
+            CallStep::Done(Answer { text, .. }) => return stream(run, event(&text), false),
+            CallStep::Tell(text) if accepts.streams() => return stream(run, event(&text), true),
+            CallStep::Quiet if accepts.streams() => {
+                return stream(run, KEEP_ALIVE.to_owned(), true);
+            }
+            CallStep::Tell(_) | CallStep::Quiet => {}
+            CallStep::Broken => {
                 return denied(Denial::Unavailable).answering(Some(run.id())).into_response();
             }
         }
@@ -45,7 +49,7 @@ pub(super) async fn respond(mut run: Run, accepts: Accepts) -> Response {
 }
 
 /// A call that is being written.
-struct Writing {
+struct CallWriting {
     run: Run,
     /// What is written first.
     begun: Option<String>,
@@ -66,11 +70,11 @@ fn json(run: Run, status: StatusCode, text: String) -> Response {
 }
 
 fn stream(run: Run, begun: String, more: bool) -> Response {
-    let writing = Writing { run, begun: Some(begun), more };
-    (STREAM_HEAD, Body::from_stream(unfold(writing, Writing::next))).into_response()
+    let writing = CallWriting { run, begun: Some(begun), more };
+    (STREAM_HEAD, Body::from_stream(unfold(writing, CallWriting::next))).into_response()
 }
 
-impl Writing {
+impl CallWriting {
     async fn next(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
         if let Some(begun) = self.begun.take() {
             return Some((Ok(begun.into()), self));
@@ -80,13 +84,13 @@ impl Writing {
             return None;
         }
         let text = match self.run.step().await {
-            Step::Tell(text) => event(&text),
-            Step::Quiet => KEEP_ALIVE.to_owned(),
-            Step::Done(Answer { text, .. }) => {
+            CallStep::Tell(text) => event(&text),
+            CallStep::Quiet => KEEP_ALIVE.to_owned(),
+            CallStep::Done(Answer { text, .. }) => {
                 self.more = false;
                 event(&text)
             }
-            Step::Broken => return None,
+            CallStep::Broken => return None,
         };
         Some((Ok(text.into()), self))
     }

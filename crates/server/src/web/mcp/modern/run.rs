@@ -10,14 +10,14 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, timeout};
 
-use super::asked::Asked;
-use super::beginning::{Begun, begin};
+use super::asked::StatelessRequest;
+use super::beginning::{StartedCall, begin};
 use super::broken::Attended;
 use super::execution::Execution;
 use super::failure::{missing_capability, status_of};
-use super::questions::{Question, Questions, nobody_to_ask};
-use super::reader::{Heard, Reader, Said};
-use super::state::{Place, Purpose, call_name};
+use super::questions::{OpenQuestion, Questions, nobody_to_ask};
+use super::reader::{ReaderHeard, Said, UpstreamReader};
+use super::state::{CallPlace, Purpose, call_name};
 use super::wire::{INTERNAL, RESOURCE_NOT_FOUND, meta};
 use super::{shape, tasks};
 use crate::mcp::logged::StreamName;
@@ -41,9 +41,9 @@ const LEVELS: [&str; 8] =
 pub(super) struct Run {
     front: Arc<Front>,
     client: Client,
-    asked: Asked,
+    asked: StatelessRequest,
     call: Attended,
-    reader: Reader,
+    reader: UpstreamReader,
     questions: Questions,
     /// Capabilities that the server wanted of the client, and that it has not declared.
     missing: Map<String, Value>,
@@ -56,7 +56,7 @@ pub(super) struct Run {
 }
 
 /// What the client is to be told.
-pub(super) enum Step {
+pub(super) enum CallStep {
     /// A notification.
     Tell(String),
     /// The answer; after it nothing comes.
@@ -78,11 +78,11 @@ impl Run {
     pub(super) async fn start(
         client: &Client,
         front: &Arc<Front>,
-        asked: Asked,
+        asked: StatelessRequest,
     ) -> Result<Self, McpFailure> {
-        let Begun { asked, call, answered } = begin(client, front, asked).await?;
+        let StartedCall { asked, call, answered } = begin(client, front, asked).await?;
         let from = call.execution().from;
-        let reader = Reader::attached(front, &call.upstream().record, from).await;
+        let reader = UpstreamReader::attached(front, &call.upstream().record, from).await;
         let becomes_task = asked.knows_tasks() && &*asked.method == "tools/call";
         let task_at = becomes_task.then(|| Instant::now() + front.settings.mcp.modern.task_after);
         Ok(Self {
@@ -113,16 +113,16 @@ impl Run {
     }
 
     /// What to tell next. Nothing is lost if it is dropped while it waits.
-    pub(super) async fn step(&mut self) -> Step {
+    pub(super) async fn step(&mut self) -> CallStep {
         loop {
             if let Some(step) = self.on_due().await {
                 return step;
             }
             let heard = timeout(self.patience(), self.reader.next()).await;
             let step = match heard {
-                Ok(Heard::Said(said)) => self.on_said(said).await,
-                Ok(Heard::Over) => self.on_over().await,
-                Ok(Heard::Interrupted) => Some(Step::Broken),
+                Ok(ReaderHeard::Said(said)) => self.on_said(said).await,
+                Ok(ReaderHeard::Over) => self.on_over().await,
+                Ok(ReaderHeard::Interrupted) => Some(CallStep::Broken),
                 Err(_) => self.on_quiet().await,
             };
             if let Some(step) = step {
@@ -132,7 +132,7 @@ impl Run {
     }
 
     /// The session of the client has ended, or goes on under another name.
-    async fn on_over(&mut self) -> Option<Step> {
+    async fn on_over(&mut self) -> Option<CallStep> {
         match self.reader.follow().await {
             true => None,
             false => Some(self.fail(INTERNAL, "the session of this client was ended")),
@@ -151,7 +151,7 @@ impl Run {
         patience.unwrap_or_default().min(self.due().map_or(keep_alive, left))
     }
 
-    async fn on_due(&mut self) -> Option<Step> {
+    async fn on_due(&mut self) -> Option<CallStep> {
         let now = Instant::now();
         if self.tell_questions.is_some_and(|at| at <= now) {
             return Some(self.ask_client());
@@ -162,22 +162,22 @@ impl Run {
         None
     }
 
-    async fn on_quiet(&mut self) -> Option<Step> {
+    async fn on_quiet(&mut self) -> Option<CallStep> {
         if self.due().is_some_and(|at| at <= Instant::now()) {
             return None;
         }
         if self.front.patience(&self.client.visitor.caller, Duration::MAX).is_none() {
-            return Some(Step::Broken); // its credential has run out
+            return Some(CallStep::Broken); // its credential has run out
         }
         if self.reader.has_lost(self.call.execution().in_seq).await {
             let sentence = "the result of this request was there and is no longer kept";
             let error = RpcError::new(code::RESULT_EVICTED, sentence).because("result_evicted");
-            return Some(Step::Done(self.failed(&error)));
+            return Some(CallStep::Done(self.failed(&error)));
         }
-        Some(Step::Quiet)
+        Some(CallStep::Quiet)
     }
 
-    async fn on_said(&mut self, said: Said) -> Option<Step> {
+    async fn on_said(&mut self, said: Said) -> Option<CallStep> {
         let call = self.call.execution();
         if said.ends(call) {
             self.answer_at = Some(said.seq);
@@ -186,26 +186,26 @@ impl Run {
         let ours = said.stream == call.stream;
         let message = said.message?;
         if said.stream == StreamName::general() {
-            self.decline_idle(Question::read(&message, said.seq)?).await;
+            self.decline_idle(OpenQuestion::read(&message, said.seq)?).await;
         }
         if !ours {
             return None;
         }
         match message.kind() {
-            Kind::Request { .. } => self.on_question(Question::read(&message, said.seq)?).await,
+            Kind::Request { .. } => self.on_question(OpenQuestion::read(&message, said.seq)?).await,
             Kind::Notification { method } => match &**method {
                 "notifications/cancelled" => {
                     self.questions.withdraw(&message);
                     None
                 }
-                _ => self.relayed(&message).map(Step::Tell),
+                _ => self.relayed(&message).map(CallStep::Tell),
             },
             Kind::Response { .. } => None,
         }
     }
 
     /// The server asks something: the client has brought the answer along, or is to be told.
-    async fn on_question(&mut self, question: Question) -> Option<Step> {
+    async fn on_question(&mut self, question: OpenQuestion) -> Option<CallStep> {
         if self.questions.is_answered(&question) {
             return None;
         }
@@ -231,7 +231,7 @@ impl Run {
     }
 
     /// The server asks something outside of any call: there is nobody to tell.
-    async fn decline_idle(&self, question: Question) {
+    async fn decline_idle(&self, question: OpenQuestion) {
         let Execution { session, .. } = self.call.execution();
         if self.call.upstream().begun.note_answered(&question.id) {
             let sessions = self.front.service.sessions();
@@ -240,13 +240,13 @@ impl Run {
     }
 
     /// The client is told what the server asks, and is to come again with the answers.
-    fn ask_client(&mut self) -> Step {
+    fn ask_client(&mut self) -> CallStep {
         let Some(before) = self.questions.before() else {
             self.tell_questions = None;
-            return Step::Quiet;
+            return CallStep::Quiet;
         };
         let execution = Execution { from: before, ..self.call.execution().clone() };
-        let place = Place {
+        let place = CallPlace {
             execution,
             call: call_name(&self.asked.call_digest),
             answered: self.questions.answered.clone(),
@@ -262,35 +262,35 @@ impl Run {
             r#"{{"resultType":"input_required","inputRequests":{questions},"requestState":"{state}"}}"#
         );
         self.call.asks();
-        Step::Done(self.answered(&result))
+        CallStep::Done(self.answered(&result))
     }
 
     /// The call takes long: it goes on without its client, who gets a handle for it.
-    async fn become_task(&mut self) -> Step {
+    async fn become_task(&mut self) -> CallStep {
         self.task_at = None;
         let (execution, upstream) = (self.call.execution().clone(), self.call.upstream().clone());
         match tasks::create(&self.client, &self.front, &upstream, execution).await {
             Ok(result) => {
                 self.call.let_go();
-                Step::Done(self.answered(&result))
+                CallStep::Done(self.answered(&result))
             }
-            Err(_) => Step::Quiet, // the store does not work: the call goes on as it is
+            Err(_) => CallStep::Quiet, // the store does not work: the call goes on as it is
         }
     }
 
-    fn on_answer(&mut self, message: Option<&Message>) -> Step {
+    fn on_answer(&mut self, message: Option<&Message>) -> CallStep {
         let Some(message) = message else {
             return self.fail(INTERNAL, "the request was cancelled");
         };
         if self.is_missing_something(message) {
             let required = Value::Object(std::mem::take(&mut self.missing));
-            return Step::Done(self.failed(&missing_capability(required)));
+            return CallStep::Done(self.failed(&missing_capability(required)));
         }
         if let Some(error) = message.error() {
-            return Step::Done(self.refused(message, error));
+            return CallStep::Done(self.refused(message, error));
         }
         let result = message.result().map_or("{}", RawValue::get);
-        Step::Done(self.answered(result))
+        CallStep::Done(self.answered(result))
     }
 
     /// Whether the call failed after the server had asked what its client can't answer.
@@ -335,9 +335,9 @@ impl Run {
         Answer { status: status_of(error.code.into()), text }
     }
 
-    fn fail(&mut self, code: i32, sentence: &str) -> Step {
+    fn fail(&mut self, code: i32, sentence: &str) -> CallStep {
         let error = RpcError::new(code, sentence);
-        Step::Done(self.failed(&error))
+        CallStep::Done(self.failed(&error))
     }
 
     /// What the client is told of a notification of the server; nothing of what it did not ask for.

@@ -7,10 +7,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::asked::Asked;
+use super::asked::StatelessRequest;
 use super::respond::json_answer;
 use super::shape;
-use super::upstream::Upstream;
+use super::upstream::UpstreamSession;
 use super::wire::TASKS;
 use crate::mcp::message::read;
 use crate::web::Front;
@@ -19,7 +19,7 @@ use crate::web::mcp::request::Client;
 
 /// A server, in its own words.
 #[derive(Debug, Default)]
-pub(super) struct Server {
+pub(super) struct ServerDescription {
     /// What it can do, as clients of this revision are told.
     pub(super) capabilities: Map<String, Value>,
     /// Its name and version.
@@ -27,7 +27,7 @@ pub(super) struct Server {
     pub(super) instructions: Option<String>,
 }
 
-impl Server {
+impl ServerDescription {
     /// As it introduced itself to the client of an older revision.
     pub(super) fn from_handshake(result: &RawValue) -> Self {
         #[derive(Default, Deserialize)]
@@ -59,9 +59,9 @@ impl Server {
 pub(super) async fn discover(
     client: &Client,
     front: &Arc<Front>,
-    asked: &Asked,
+    asked: &StatelessRequest,
 ) -> Result<Response, McpFailure> {
-    let upstream = Upstream::of(client, front, asked).await?;
+    let upstream = UpstreamSession::of(client, front, asked).await?;
     let server = &upstream.server;
     let mut result = json!({
         "supportedVersions": front.settings.mcp.revisions.streamable(),

@@ -4,7 +4,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::server::Server;
+use super::server::ServerDescription;
 use super::wire::meta;
 use crate::mcp::message::{read, splice, with_member};
 
@@ -19,7 +19,7 @@ const CACHED: [&str; 6] = [
 ];
 
 /// A result of the server behind, as its client of this revision gets it.
-pub(super) fn result(method: &str, server: &Server, result: &str) -> String {
+pub(super) fn result(method: &str, server: &ServerDescription, result: &str) -> String {
     #[derive(Default, Deserialize)]
     #[serde(default)]
     struct Known<'a> {
@@ -51,7 +51,7 @@ pub(super) fn result(method: &str, server: &Server, result: &str) -> String {
 }
 
 /// A result with the name of whoever made it, unless it says that itself.
-fn with_server(server: &Server, result: &str) -> String {
+fn with_server(server: &ServerDescription, result: &str) -> String {
     let Some(info) = server.info.as_deref() else { return result.to_owned() };
     with_meta(result, meta::SERVER, info.get())
 }
@@ -81,7 +81,7 @@ mod tests {
 
     fn shaped(method: &str, text: &str) -> String {
         let info = serde_json::from_str(r#"{"name":"s","version":"1"}"#).ok();
-        result(method, &Server { info, ..Server::default() }, text)
+        result(method, &ServerDescription { info, ..ServerDescription::default() }, text)
     }
 
     #[test]

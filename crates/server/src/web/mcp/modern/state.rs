@@ -33,7 +33,7 @@ const TASK_ID_LASTS: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// Where a call stood.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct CallPlace {
     pub(super) execution: Execution,
     /// What was called, as [`call_name`] gives it.
     pub(super) call: String,
@@ -78,7 +78,7 @@ impl Purpose {
     }
 }
 
-impl Place {
+impl CallPlace {
     pub(super) fn seal(
         &self,
         purpose: Purpose,

@@ -13,15 +13,15 @@ use rejoin_core::worker::Publication;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::asked::{Asked, invalid, object};
+use super::asked::{StatelessRequest, invalid, object};
 use super::execution::Execution;
 use super::failure::{denied, missing_capability, status_of};
-use super::questions::{Question, nobody_to_ask};
-use super::reader::Reader;
+use super::questions::{OpenQuestion, nobody_to_ask};
+use super::reader::UpstreamReader;
 use super::respond::json_answer;
 use super::run::written;
-use super::state::{Place, Purpose};
-use super::upstream::Upstream;
+use super::state::{CallPlace, Purpose};
+use super::upstream::UpstreamSession;
 use super::wire::{MISSING_CAPABILITY, TASKS};
 use crate::mcp::logged::Event;
 use crate::mcp::message::{Kind, Message};
@@ -36,13 +36,14 @@ const POLL: Duration = Duration::from_secs(1);
 pub(super) async fn create(
     client: &Client,
     front: &Arc<Front>,
-    upstream: &Upstream,
+    upstream: &UpstreamSession,
     execution: Execution,
 ) -> Result<String, McpFailure> {
     let at = front.service.now();
-    let place = Place { execution, call: String::new(), answered: Vec::new(), at };
+    let place = CallPlace { execution, call: String::new(), answered: Vec::new(), at };
     let id = place.seal(Purpose::Task, client, front, &upstream.record)?;
-    let task = Task { id: &id, created: at, updated: at, status: Status::Working, message: None };
+    let task =
+        ClientTask { id: &id, created: at, updated: at, status: Status::Working, message: None };
     let result = task.to_json(front, Some("task"));
     let said = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, place.execution.id());
     let stream = place.execution.stream.of_task();
@@ -57,7 +58,7 @@ pub(super) async fn create(
 pub(super) async fn get(
     client: &Client,
     front: &Arc<Front>,
-    asked: &Asked,
+    asked: &StatelessRequest,
 ) -> Result<Response, McpFailure> {
     let (place, record) = found(client, front, asked).await?;
     let id = asked.text("taskId").unwrap_or_default();
@@ -66,7 +67,7 @@ pub(super) async fn get(
     if let Status::InputRequired(questions) = status {
         status = answerable(front, &record, asked, questions).await;
     }
-    let task = Task { id: &id, created: place.at, updated, status, message };
+    let task = ClientTask { id: &id, created: place.at, updated, status, message };
     Ok(json_answer(&asked.id, &task.to_json(front, Some("complete"))))
 }
 
@@ -74,10 +75,11 @@ pub(super) async fn get(
 async fn answerable(
     front: &Arc<Front>,
     record: &Record,
-    asked: &Asked,
-    mut questions: Vec<Question>,
+    asked: &StatelessRequest,
+    mut questions: Vec<OpenQuestion>,
 ) -> Status {
-    let can = |question: &mut Question| question.needs().is_some_and(|need| asked.declares(need));
+    let can =
+        |question: &mut OpenQuestion| question.needs().is_some_and(|need| asked.declares(need));
     let begun = front.modern.begun(record.id());
     for question in questions.extract_if(.., |question| !can(question)) {
         if begun.note_answered(&question.id) {
@@ -92,7 +94,7 @@ async fn answerable(
 pub(super) async fn update(
     client: &Client,
     front: &Arc<Front>,
-    asked: &Asked,
+    asked: &StatelessRequest,
 ) -> Result<Response, McpFailure> {
     let (place, record) = found(client, front, asked).await?;
     let looked = looked_up(front, &place, &record).await.ok_or_else(not_found)?;
@@ -112,7 +114,7 @@ pub(super) async fn update(
 pub(super) async fn cancel(
     client: &Client,
     front: &Arc<Front>,
-    asked: &Asked,
+    asked: &StatelessRequest,
 ) -> Result<Response, McpFailure> {
     let (place, record) = found(client, front, asked).await?;
     looked_up(front, &place, &record).await.ok_or_else(not_found)?;
@@ -125,14 +127,14 @@ pub(super) async fn cancel(
 async fn found(
     client: &Client,
     front: &Arc<Front>,
-    asked: &Asked,
-) -> Result<(Place, Record), McpFailure> {
+    asked: &StatelessRequest,
+) -> Result<(CallPlace, Record), McpFailure> {
     if !asked.knows_tasks() {
         let error = missing_capability(json!({ "extensions": { TASKS: {} } }));
         return Err(McpFailure::new(status_of(MISSING_CAPABILITY.into()), error));
     }
     let id = asked.text("taskId").ok_or_else(|| invalid("`taskId` is missing"))?;
-    let place = Place::open(&id, Purpose::Task, client, front).ok_or_else(not_found)?;
+    let place = CallPlace::open(&id, Purpose::Task, client, front).ok_or_else(not_found)?;
     let record = place.record(client, front).await.map_err(|_| not_found())?;
     Ok((place, record))
 }
@@ -144,7 +146,7 @@ fn not_found() -> McpFailure {
 /// How far a task is.
 enum Status {
     Working,
-    InputRequired(Vec<Question>),
+    InputRequired(Vec<OpenQuestion>),
     Completed(Box<RawValue>),
     Failed(Box<RawValue>),
     Cancelled,
@@ -158,12 +160,12 @@ struct Looked {
 }
 
 /// Reads what became of a task; nothing if its result is gone.
-async fn looked_up(front: &Arc<Front>, place: &Place, record: &Record) -> Option<Looked> {
+async fn looked_up(front: &Arc<Front>, place: &CallPlace, record: &Record) -> Option<Looked> {
     let Execution { session, in_seq, stream, from } = &place.execution;
     let begun = front.modern.begun(session);
-    let mut reader = Reader::only(front, session, *from);
+    let mut reader = UpstreamReader::only(front, session, *from);
     let was_answered = reader.was_answered(*in_seq).await; // if so, its answer is found below
-    let (mut updated, mut message, mut questions) = (place.at, None, Vec::<Question>::new());
+    let (mut updated, mut message, mut questions) = (place.at, None, Vec::<OpenQuestion>::new());
     while let Ok(Some(said)) = reader.look().await {
         if said.ends(&place.execution) {
             reader.note_fetched(said.seq);
@@ -173,7 +175,7 @@ async fn looked_up(front: &Arc<Front>, place: &Place, record: &Record) -> Option
         let Some(text) = said.message.filter(|_| said.stream == *stream) else { continue };
         updated = updated.max(said.at);
         match text.kind() {
-            Kind::Request { .. } => questions.extend(Question::read(&text, said.seq)),
+            Kind::Request { .. } => questions.extend(OpenQuestion::read(&text, said.seq)),
             Kind::Notification { method } if &**method == "notifications/cancelled" => {
                 let withdrawn = text.cancelled_id();
                 let withdrawn = withdrawn.map(|id| id.as_json().trim_matches('"').to_owned());
@@ -213,7 +215,7 @@ fn progress(report: &Message) -> Option<String> {
 }
 
 /// A task as its client sees it.
-struct Task<'a> {
+struct ClientTask<'a> {
     id: &'a str,
     created: Timestamp,
     updated: Timestamp,
@@ -221,7 +223,7 @@ struct Task<'a> {
     message: Option<String>,
 }
 
-impl Task<'_> {
+impl ClientTask<'_> {
     fn to_json(&self, front: &Front, kind: Option<&str>) -> String {
         let word = |text: &str| Value::from(text).to_string();
         let keep = front.settings.mcp.modern.result_retention;
@@ -251,7 +253,7 @@ impl Status {
         match self {
             Self::Working => ("working", None),
             Self::InputRequired(questions) => {
-                let each: Vec<_> = questions.iter().map(Question::to_json).collect();
+                let each: Vec<_> = questions.iter().map(OpenQuestion::to_json).collect();
                 let all = object(each.iter().map(|(key, value)| (key.as_str(), value.as_str())));
                 ("input_required", Some(("inputRequests", all)))
             }

@@ -9,12 +9,12 @@ use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::ModernUpstream;
-use super::asked::Asked;
+use super::asked::StatelessRequest;
 use super::broken::Broken;
 use super::execution::{Execution, Hears, tell};
 use super::failure::denied;
-use super::reader::{Heard, Reader};
-use super::server::Server;
+use super::reader::{ReaderHeard, UpstreamReader};
+use super::server::ServerDescription;
 use crate::mcp::message::Message;
 use crate::mcp::own_words::{RpcError, code, notification, request};
 use crate::mcp::{Book, NEWEST_REVISION};
@@ -28,15 +28,15 @@ use crate::web::mcp::request::Client;
 /// What this process remembers of stateless clients. All of it can be lost.
 #[derive(Default)]
 pub(crate) struct Modern {
-    begun: Mutex<HashMap<SessionId, Arc<Begun>>>,
+    begun: Mutex<HashMap<SessionId, Arc<KnownUpstream>>>,
     pub(super) broken: Broken,
 }
 
 /// What is known of an upstream session that was used in this process.
 #[derive(Default)]
-pub(super) struct Begun {
+pub(super) struct KnownUpstream {
     /// What its server says of itself. Held while that is found out, so that it is asked once.
-    server: tokio::sync::Mutex<Option<(Record, Arc<Server>)>>,
+    server: tokio::sync::Mutex<Option<(Record, Arc<ServerDescription>)>>,
     /// Questions that were answered here, the latest last.
     answered: Mutex<VecDeque<String>>,
     /// How many listen to each resource.
@@ -49,10 +49,10 @@ pub(super) struct Begun {
 
 /// The upstream session of a request.
 #[derive(Clone)]
-pub(super) struct Upstream {
+pub(super) struct UpstreamSession {
     pub(super) record: Record,
-    pub(super) server: Arc<Server>,
-    pub(super) begun: Arc<Begun>,
+    pub(super) server: Arc<ServerDescription>,
+    pub(super) begun: Arc<KnownUpstream>,
     /// Whether it ends with the request.
     pub(super) alone: bool,
 }
@@ -65,7 +65,7 @@ const REMEMBERED: usize = 1024;
 
 impl Modern {
     /// What is known of a session.
-    pub(super) fn begun(&self, id: &SessionId) -> Arc<Begun> {
+    pub(super) fn begun(&self, id: &SessionId) -> Arc<KnownUpstream> {
         let mut begun = lock(&self.begun);
         if begun.len() >= REMEMBERED {
             begun.retain(|_, known| Arc::strong_count(known) > 1);
@@ -74,7 +74,7 @@ impl Modern {
     }
 }
 
-impl Begun {
+impl KnownUpstream {
     /// Notes that a question was answered; says whether that is new.
     pub(super) fn note_answered(&self, question: &str) -> bool {
         let mut answered = lock(&self.answered);
@@ -94,12 +94,12 @@ impl Begun {
     }
 }
 
-impl Upstream {
+impl UpstreamSession {
     /// The upstream session for a request, whose server has been introduced to the client.
     pub(super) async fn of(
         client: &Client,
         front: &Arc<Front>,
-        asked: &Asked,
+        asked: &StatelessRequest,
     ) -> Result<Self, McpFailure> {
         front.service.check_open().map_err(denied)?;
         let about = &about(asked.client.as_deref());
@@ -123,7 +123,7 @@ impl Upstream {
     }
 }
 
-impl Upstream {
+impl UpstreamSession {
     /// One that was used before; nothing if its server was never introduced.
     pub(super) async fn again(
         client: &Client,
@@ -146,13 +146,13 @@ fn shared_by<'a>(client: &'a Client, front: &Front) -> Option<KnownCaller<'a>> {
 }
 
 /// The id of the upstream session of a client. It can't be computed outside of this server.
-fn id_for(caller: KnownCaller<'_>, front: &Front, asked: &Asked) -> SessionId {
+fn id_for(caller: KnownCaller<'_>, front: &Front, asked: &StatelessRequest) -> SessionId {
     let identity = front.service.sessions().store().identity();
     identity.stateless_session(caller.name(), &asked.client_name())
 }
 
 /// Whether the upstream session that a client's requests share has just ended, so that the next one may be made.
-pub(super) async fn has_ended(client: &Client, front: &Front, asked: &Asked) -> bool {
+pub(super) async fn has_ended(client: &Client, front: &Front, asked: &StatelessRequest) -> bool {
     let Some(caller) = shared_by(client, front) else { return false };
     let id = id_for(caller, front, asked);
     let session = front.service.sessions().store().session(&id).await;
@@ -177,9 +177,9 @@ async fn own(
 async fn introduced(
     front: &Arc<Front>,
     record: &Record,
-    begun: &Begun,
-    asked: &Asked,
-) -> Result<Arc<Server>, McpFailure> {
+    begun: &KnownUpstream,
+    asked: &StatelessRequest,
+) -> Result<Arc<ServerDescription>, McpFailure> {
     let mut known = begun.server.lock().await;
     let same = |of: &Record| of.about.created_at == record.about.created_at;
     if let Some((_, server)) = known.as_ref().filter(|(of, _)| same(of)) {
@@ -198,25 +198,34 @@ async fn introduced(
     Ok(server)
 }
 
-async fn said_before(front: &Front, record: &Record) -> Result<Option<Server>, Denial> {
+async fn said_before(front: &Front, record: &Record) -> Result<Option<ServerDescription>, Denial> {
     let store = front.service.sessions().store();
     let snapshot = store.snapshot(record.id()).await?;
     let book = Book::from_body(snapshot.as_ref().map(|snapshot| &snapshot.body));
-    Ok(book.handshake.as_ref().map(|handshake| Server::from_handshake(&handshake.result)))
+    Ok(book
+        .handshake
+        .as_ref()
+        .map(|handshake| ServerDescription::from_handshake(&handshake.result)))
 }
 
 /// Makes the client known to the server.
-async fn introduce(front: &Arc<Front>, record: &Record, asked: &Asked) -> Result<(), McpFailure> {
+async fn introduce(
+    front: &Arc<Front>,
+    record: &Record,
+    asked: &StatelessRequest,
+) -> Result<(), McpFailure> {
     let sessions = front.service.sessions();
     let words = to_raw_value(&introduction(asked)).unwrap_or_default();
     let hello = |id: &_| request(id, "initialize", Some(&words));
-    let mut reader = Reader::attached(front, record, record.head).await;
+    let mut reader = UpstreamReader::attached(front, record, record.head).await;
     let execution = Execution::begin(sessions, record, Hears::Nothing, None, hello).await?;
     let answer = loop {
         match reader.next().await {
-            Heard::Said(said) if said.ends(&execution) => break said.message,
-            Heard::Said(_) => {}
-            Heard::Over | Heard::Interrupted => return Err(denied(Denial::Unavailable)),
+            ReaderHeard::Said(said) if said.ends(&execution) => break said.message,
+            ReaderHeard::Said(_) => {}
+            ReaderHeard::Over | ReaderHeard::Interrupted => {
+                return Err(denied(Denial::Unavailable));
+            }
         }
     };
     if let Some(error) = answer.as_ref().and_then(Message::error) {
@@ -226,7 +235,7 @@ async fn introduce(front: &Arc<Front>, record: &Record, asked: &Asked) -> Result
     tell(sessions, record.id(), &ready).await.map_err(denied)
 }
 
-fn introduction(asked: &Asked) -> serde_json::Value {
+fn introduction(asked: &StatelessRequest) -> serde_json::Value {
     let nobody = json!({ "name": "rejoin", "version": env!("CARGO_PKG_VERSION") });
     let client = asked.client.as_deref().map(|raw| about(Some(raw)));
     let client = client.and_then(|client| serde_json::from_str(&client).ok());
