@@ -1,29 +1,31 @@
 //! A store that forgets everything when the process ends. It survives the crash of a client or an
 //! agent, not its own; for tests, trials and sessions that are not worth a disk.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod room;
+mod tables;
+
 use std::ops::Bound;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use rejoin_core::attempt::Attempt;
 use rejoin_core::codes::Reason;
 use rejoin_core::identity::StoreIdentity;
 use rejoin_core::lifetime::Verdict;
-use rejoin_core::limits::{self, LogBounds};
+use rejoin_core::limits::LogBounds;
 use rejoin_core::log::Entry;
 use rejoin_core::record::{Record, Status};
 use rejoin_core::state::{
     self, Ack, AckRefused, Append, AppendRefused, Appended, Attach, AttachRefused, Attached,
     Create, Detach, End, EndRefused, Enter, EnterRefused, Entered, Holding, Keep, LeaseHeld,
-    MadeSession, NewToken, NoRoom, OverBound, Renew, RenewRefused, Renewed, Restore,
-    RestoreRefused, Restored, SessionOver, SessionState, Stale, TakeLease, Tokens,
+    MadeSession, NewToken, Renew, RenewRefused, Renewed, Restore, RestoreRefused, Restored,
+    SessionOver, SessionState, Stale, TakeLease, Tokens,
 };
 use rejoin_core::{InSeq, Principal, Seq, SessionId, Term, Timestamp};
 
-use crate::account::{Accounts, Adds, Bounds, Counted};
-use crate::active::Active;
+use self::room::counted;
+use self::tables::{MemoryTables, RestoreView};
+use crate::account::{Accounts, Bounds};
 use crate::audit::{AuditPage, AuditQuery, AuditRecord};
 use crate::changes::{ChangeBoard, Changes, News};
 use crate::contract::{
@@ -32,7 +34,6 @@ use crate::contract::{
 };
 use crate::measure::{Measurements, StoreBytes};
 use crate::relief;
-use crate::shares::Shares;
 
 /// Sessions in memory.
 #[derive(Debug)]
@@ -48,20 +49,6 @@ pub struct MemoryStore {
     ending: Mutex<()>,
     measurements: Measurements,
     changes: ChangeBoard,
-}
-
-#[derive(Debug, Default)]
-struct MemoryTables {
-    sessions: BTreeMap<SessionId, SessionState<Body>>,
-    /// Every session's [`Record::due_at`], to find the next one without looking at all.
-    due: BTreeSet<(Timestamp, SessionId)>,
-    /// How many of them go on.
-    active: Active,
-    /// The audit trail, by place.
-    audit: BTreeMap<u64, AuditRecord>,
-    next_place: u64,
-    shares: Shares,
-    closed: bool,
 }
 
 impl MemoryStore {
@@ -156,162 +143,6 @@ impl MemoryStore {
         result.map_err(Failure::Refused)
     }
 
-    /// A session that was counted as `was` is counted as what it is now.
-    fn recount(&self, session: &SessionState<Body>, was: Counted) {
-        let (about, now) = (&session.about, counted(session));
-        self.accounts.count(&about.principal, &about.id, was, now);
-        self.measurements.holds(was.held_bytes(), now.held_bytes());
-    }
-
-    /// Has sessions give way if a principal, or all together, hold too much.
-    fn keep_to_bound(&self, inner: &mut MemoryTables) {
-        if !self.accounts.holds_too_much() {
-            return;
-        }
-        for (principal, excess) in self.accounts.excesses() {
-            self.relieve(inner, Some(&principal), excess);
-        }
-        self.relieve(inner, None, self.accounts.excess());
-    }
-
-    fn relieve(&self, inner: &mut MemoryTables, whose: Option<&Principal>, excess: usize) {
-        let concerned = inner.sessions.iter().filter(|(_, session)| {
-            session.holding().events > 0
-                && whose.is_none_or(|whose| *whose == session.about.principal)
-        });
-        let ranked = concerned.map(|(id, session)| (relief::rank(session), id.clone()));
-        relief::relieve(&mut ranked.collect::<Vec<_>>(), excess, |id, what, bytes| {
-            let Some(session) = inner.sessions.get_mut(id) else { return 0 };
-            let was = counted(session);
-            let (trimmed, freed) = relief::shed(session, what, bytes);
-            self.measurements.shed(trimmed);
-            self.recount(session, was);
-            freed
-        });
-    }
-
-    /// Sees to it that a principal may hold so many bytes more, if need be by forgetting sessions that have
-    /// ended.
-    fn make_room(
-        &self,
-        inner: &mut MemoryTables,
-        principal: &Principal,
-        more: u64,
-        adds: Adds,
-    ) -> Result<(), OverBound> {
-        while let Err(over) = self.accounts.check(principal, more, adds) {
-            let whose = match over {
-                OverBound::Principal => Some(principal.clone()),
-                OverBound::Server => self.accounts.most_ended(),
-            };
-            if !whose.is_some_and(|whose| self.forget_oldest(inner, &whose)) {
-                return Err(over);
-            }
-        }
-        Ok(())
-    }
-
-    /// Forgets the session of a principal that ended first, if there is one. States of it are not gone on
-    /// from again.
-    fn forget_oldest(&self, inner: &mut MemoryTables, principal: &Principal) -> bool {
-        let oldest = self.accounts.oldest_ended(principal, 1).pop();
-        let session = oldest.and_then(|id| inner.remove(&id));
-        session.as_ref().inspect(|session| self.uncount(session));
-        session.as_ref().inspect(|session| self.refuse_seals_of(session));
-        session.is_some()
-    }
-
-    /// A session is forgotten: if it was closed, states of it are not gone on from again.
-    fn refuse_seals_of(&self, session: &SessionState<Body>) {
-        if let Some(at) = relief::closed_at(session) {
-            self.accounts.forget_seals(&session.about.principal, at);
-        }
-    }
-
-    fn uncount(&self, session: &SessionState<Body>) {
-        let (about, was) = (&session.about, counted(session));
-        self.accounts.count(&about.principal, &about.id, was, Counted::default());
-        self.measurements.holds(was.held_bytes(), 0);
-    }
-
-    /// Makes room for another session of a principal.
-    fn make_room_for(
-        &self,
-        inner: &mut MemoryTables,
-        create: &Create,
-        more: u64,
-    ) -> Result<(), OverBound> {
-        let principal = &create.about.principal;
-        while self.accounts.ended(principal) >= limits::ENDED_SESSIONS
-            && self.forget_oldest(inner, principal)
-        {}
-        self.make_room(inner, principal, create.fixed_bytes() + more, Adds::Client)
-    }
-
-    fn insert(&self, inner: &mut MemoryTables, session: SessionState<Body>) -> Record {
-        self.recount(&session, Counted::default());
-        inner.insert(session)
-    }
-
-    /// Whether there is room for a message, if it is a new one.
-    fn check_enter(
-        &self,
-        id: &SessionId,
-        enter: &Enter<Body>,
-    ) -> Result<(), Failure<EnterRefused>> {
-        let more = enter.fixed_bytes();
-        if !self.accounts.must_check(more) {
-            return Ok(());
-        }
-        let inner = &mut *self.lock()?;
-        let session = inner.sessions.get(id).ok_or(Failure::NotFound)?;
-        if session.check_enter(enter).map_err(Failure::Refused)?.is_some() {
-            return Ok(());
-        }
-        let about = Arc::clone(&session.about);
-        let room = self.make_room(inner, &about.principal, more, Adds::Client);
-        room.map_err(|over| Failure::Refused(over.into()))
-    }
-
-    /// Whether there is room for what a restore may make, and whether its snapshot may be gone on from if its
-    /// session is not known.
-    fn check_restore(
-        &self,
-        inner: &mut MemoryTables,
-        restore: &Restore<Body>,
-    ) -> Result<(), Failure<RestoreRefused>> {
-        let old = inner.sessions.get(&restore.from);
-        let stand_in = restore.origin.stand_in().is_some_and(|id| inner.sessions.contains_key(id));
-        if !stand_in && self.accounts.may_be_forgotten(restore, old) {
-            return Err(Failure::Refused(RestoreRefused::Superseded));
-        }
-        if old.is_some_and(|old| old.vitals.status == Status::Active) {
-            return Ok(()); // it makes room for itself
-        }
-        let more = u64::from(restore.state.size) + limits::SESSION_BYTES as u64;
-        let room = self.make_room_for(inner, &restore.create, more);
-        room.map_err(|over| Failure::Refused(over.into()))
-    }
-
-    /// Whether there is room for a state.
-    fn check_append(
-        &self,
-        id: &SessionId,
-        append: &Append<Body>,
-    ) -> Result<(), Failure<AppendRefused>> {
-        let inner = &mut *self.lock()?;
-        let session = inner.sessions.get(id).ok_or(Failure::NotFound)?;
-        let more = append.fixed_growth(session);
-        if !self.accounts.must_check(more)
-            || session.check_append(append).map_err(Failure::Refused)?.is_some()
-        {
-            return Ok(());
-        }
-        let about = Arc::clone(&session.about);
-        let room = self.make_room(inner, &about.principal, more, Adds::Agent);
-        room.map_err(|over| Failure::Refused(over.into()))
-    }
-
     fn view<T>(
         &self,
         id: &SessionId,
@@ -321,67 +152,9 @@ impl MemoryStore {
     }
 }
 
-fn counted(session: &SessionState<Body>) -> Counted {
-    Counted::of(session, session.holding(), session.out.bytes())
-}
-
 impl Default for MemoryStore {
     fn default() -> Self {
         Self::new(LogBounds::default(), 100_000)
-    }
-}
-
-impl MemoryTables {
-    fn insert(&mut self, session: SessionState<Body>) -> Record {
-        let record = session.record();
-        self.reschedule(record.id(), None, record.due_at());
-        self.active.change(&record.about.principal, false, record.is_active());
-        self.sessions.insert(record.id().clone(), session);
-        record
-    }
-
-    fn remove(&mut self, id: &SessionId) -> Option<SessionState<Body>> {
-        let session = self.sessions.remove(id)?;
-        self.active.change(&session.about.principal, session.is_active(), false);
-        self.reschedule(id, session.due_at(), None);
-        Some(session)
-    }
-
-    fn write_down(&mut self, record: AuditRecord, max: usize) {
-        let Attempt { principal, address, .. } = &record.attempt;
-        self.shares.add(principal, address.as_deref(), self.next_place);
-        self.audit.insert(self.next_place, record);
-        self.next_place += 1;
-        while self.shares.len() > max
-            && let Some(place) = self.shares.give_way()
-        {
-            self.audit.remove(&place);
-        }
-    }
-
-    fn reschedule(&mut self, id: &SessionId, was: Option<Timestamp>, due: Option<Timestamp>) {
-        if let Some(was) = was {
-            self.due.remove(&(was, id.clone()));
-        }
-        if let Some(due) = due {
-            self.due.insert((due, id.clone()));
-        }
-    }
-}
-
-/// The sessions that a restore looks at.
-struct RestoreView<'a> {
-    sessions: &'a mut BTreeMap<SessionId, SessionState<Body>>,
-    active: &'a Active,
-}
-
-impl state::Sessions<Body> for RestoreView<'_> {
-    fn find(&mut self, id: &SessionId) -> Option<&mut SessionState<Body>> {
-        self.sessions.get_mut(id)
-    }
-
-    fn check_room(&self, create: &Create) -> Result<(), NoRoom> {
-        self.active.check_room(create)
     }
 }
 
