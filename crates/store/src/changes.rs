@@ -29,11 +29,8 @@ struct Subscriber {
 }
 
 /// How much of a session has changed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum News {
-    /// Nothing that anybody waits for.
-    #[default]
-    Nothing,
     /// Messages were entered: only their readers need to look.
     Messages,
     /// Anything.
@@ -59,8 +56,8 @@ impl ChangeBoard {
     }
 
     /// A session has changed, and readers can see it.
-    pub fn announce(&self, session: &SessionId, extent: News) {
-        self.announcement([(session, extent)]).make();
+    pub fn announce(&self, session: &SessionId, news: News) {
+        self.announcement([(session, news)]).make();
     }
 
     /// What there is to announce of these sessions, for stores that know a better place to do it from.
@@ -72,9 +69,9 @@ impl ChangeBoard {
         if board.is_empty() {
             return Announcement::default();
         }
-        let concerned = sessions.into_iter().flat_map(|(id, extent)| {
+        let concerned = sessions.into_iter().flat_map(|(id, news)| {
             let subscribers = board.get(id).into_iter().flatten();
-            subscribers.filter(move |subscriber| subscriber.wants(extent))
+            subscribers.filter(move |subscriber| subscriber.wants(news))
         });
         Announcement(concerned.cloned().collect())
     }
@@ -91,9 +88,8 @@ impl ChangeBoard {
 }
 
 impl Subscriber {
-    fn wants(&self, extent: News) -> bool {
-        match extent {
-            News::Nothing => false,
+    fn wants(&self, news: News) -> bool {
+        match news {
             News::Messages => self.of_messages.load(Ordering::Relaxed),
             News::Anything => true,
         }

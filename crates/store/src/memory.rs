@@ -96,26 +96,13 @@ impl MemoryStore {
         now: Option<Timestamp>,
         change: impl FnOnce(&mut SessionState<Body>) -> Result<T, R>,
     ) -> Result<T, Failure<R>> {
-        self.change_audited(id, now, |_| None, change)
+        self.change_audited((id, News::Anything), now, |_| None, change)
     }
 
-    /// The same for a change that may be in the audit trail.
+    /// The same for a change that may be in the audit trail, or that only some readers wait for.
     fn change_audited<T, R>(
         &self,
-        id: &SessionId,
-        now: Option<Timestamp>,
-        audit: impl FnOnce(&Result<T, R>) -> Option<AuditRecord>,
-        change: impl FnOnce(&mut SessionState<Body>) -> Result<T, R>,
-    ) -> Result<T, Failure<R>> {
-        let result = self.change_quietly(id, now, audit, change);
-        self.changes.announce(id, News::Anything);
-        result
-    }
-
-    /// The same, and nobody is told.
-    fn change_quietly<T, R>(
-        &self,
-        id: &SessionId,
+        (id, news): (&SessionId, News),
         now: Option<Timestamp>,
         audit: impl FnOnce(&Result<T, R>) -> Option<AuditRecord>,
         change: impl FnOnce(&mut SessionState<Body>) -> Result<T, R>,
@@ -140,6 +127,7 @@ impl MemoryStore {
             inner.write_down(record, self.audit_max);
         }
         self.keep_to_bound(inner);
+        self.changes.announce(id, news);
         result.map_err(Failure::Refused)
     }
 
@@ -215,7 +203,7 @@ impl Store for MemoryStore {
         attach: Attach,
     ) -> Result<Attached, Failure<AttachRefused>> {
         let audit = |outcome: &_| AuditRecord::of_change(attach.attempt.as_deref(), outcome);
-        self.change_audited(id, None, audit, |session| session.attach(&attach))
+        self.change_audited((id, News::Anything), None, audit, |session| session.attach(&attach))
     }
 
     async fn detach(
@@ -236,9 +224,7 @@ impl Store for MemoryStore {
         enter: Enter<Body>,
     ) -> Result<Entered, Failure<EnterRefused>> {
         self.check_enter(id, &enter)?;
-        let entered = self.change_quietly(id, None, |_| None, |session| session.enter(enter));
-        self.changes.announce(id, News::Messages);
-        entered
+        self.change_audited((id, News::Messages), None, |_| None, |session| session.enter(enter))
     }
 
     async fn take_lease(
@@ -368,7 +354,7 @@ impl Store for MemoryStore {
 
     async fn renew(&self, id: &SessionId, renew: Renew) -> Result<Renewed, Failure<RenewRefused>> {
         let audit = |outcome: &_| AuditRecord::of_change(renew.attempt.as_deref(), outcome);
-        self.change_audited(id, None, audit, |session| session.renew(&renew))
+        self.change_audited((id, News::Anything), None, audit, |session| session.renew(&renew))
     }
 
     async fn keep(&self, id: &SessionId, keep: Keep) -> Result<(), Failure<Stale>> {

@@ -155,16 +155,16 @@ impl Batch {
         slot: &Arc<Slot>,
         session: &mut Session,
         touches: Touches,
-        extent: News,
+        news: News,
     ) {
         session.put_aside(touches);
         session.plan.reschedule |= touches >= Touches::Record;
         if !session.plan.is_changed() {
             session.touched = self.number();
         }
-        if session.plan.changed < extent {
-            session.plan.changed = extent;
-            self.aftermath.changed.push((Arc::clone(&session.state.about), extent));
+        if session.plan.changed < Some(news) {
+            session.plan.changed = Some(news);
+            self.aftermath.changed.push((Arc::clone(&session.state.about), news));
         }
         if touches >= Touches::Record {
             self.list(slot, session);

@@ -112,7 +112,7 @@ impl Writer {
         let readers = self
             .shared
             .changes
-            .announcement(changed.iter().map(|(about, extent)| (&about.id, *extent)));
+            .announcement(changed.iter().map(|(about, news)| (&about.id, *news)));
         changed.clear();
         readers
     }

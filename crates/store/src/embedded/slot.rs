@@ -106,8 +106,8 @@ impl RowSum {
 /// What a commit does with a session, besides writing the records of its logs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Plan {
-    /// How much of it was changed since the last commit.
-    pub(super) changed: News,
+    /// What there is to tell of it since the last commit, if it was changed.
+    pub(super) changed: Option<News>,
     /// Whether the writer goes through it afterwards. If not, only events were added.
     pub(super) listed: bool,
     /// What is written of it.
@@ -123,7 +123,7 @@ pub(super) struct Plan {
 impl Plan {
     /// Whether the session was changed since the last commit.
     pub(super) fn is_changed(&self) -> bool {
-        self.changed > News::Nothing
+        self.changed.is_some()
     }
 }
 
